@@ -1,0 +1,226 @@
+//! The contract of a place where processes run.
+//!
+//! [`ExecBackend`] is object-safe; [`Local`](crate::Local) runs processes on this machine,
+//! [`Remote`](crate::Remote) on another one, and a host may write its own. The contract in prose:
+//!
+//! - **Start.** [`ExecBackend::spawn`] returns when the program runs or could not be started; then nothing is running.
+//!   Dropping the future before it ends leaves no process behind.
+//! - **Events** come in the order that [`crate::event`] describes. They are pulled: a backend that is not polled must
+//!   stop reading once a bounded amount is held, and so pause the process, never drop silently.
+//! - **Control** calls may be made at any time, from any task, also after the exit; those that have nothing to act on
+//!   succeed or say so by a typed error. A write takes effect after the earlier ones; `terminate` and `signal` never wait
+//!   for a write.
+//! - **Ending** a process means its process group (its session, with a terminal), while output is drained.
+//! - **Dropping** the event source means that nobody wants the output: the backend discards it from then on and
+//!   counts it in the totals.
+//!
+//! The public contract suite (feature `testing`) checks a backend against these rules.
+
+pub mod local;
+pub mod remote;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use crate::error::{CallError, SignalError, SpawnError, WaitError, WriteError};
+use crate::event::Event;
+use crate::info::EnvironmentInfo;
+use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+
+/// A place where processes run. See the [module documentation](self) for the contract.
+#[async_trait::async_trait]
+pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
+    /// Starts a process.
+    ///
+    /// # Errors
+    ///
+    /// A [`SpawnError`] that names what is wrong. Unless it is `Disconnected`, nothing is running.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the process either was not started or is ended.
+    async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError>;
+
+    /// What this place is: shell, directories, operating system, capabilities.
+    ///
+    /// # Errors
+    ///
+    /// A [`CallError`].
+    async fn info(&self) -> Result<EnvironmentInfo, CallError>;
+
+    /// The features beyond the plain wire that this place has.
+    fn features(&self) -> Features;
+
+    /// Ends all processes that were not detached, and all that the backend runs in the background. Idempotent.
+    async fn close(&self);
+}
+
+/// What [`ExecBackend::spawn`] returns.
+pub struct Spawned {
+    /// The id under which the process is known.
+    pub process_id: ProcessId,
+    /// The means to act on it.
+    pub control: Arc<dyn ProcessControl>,
+    /// Its events.
+    pub events: EventSource,
+    /// The sandbox type that is enforced, by its wire name; `none` without a sandbox, absent if the place cannot say.
+    pub sandbox_type: Option<String>,
+}
+
+impl fmt::Debug for Spawned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawned").field("process_id", &self.process_id).finish_non_exhaustive()
+    }
+}
+
+/// The events of one process. An error is the last item; so is [`Event::Closed`].
+pub type EventSource = Pin<Box<dyn Stream<Item = Result<Event, WaitError>> + Send>>;
+
+/// The means to act on one process. All calls take effect in the order in which they are made, save that nothing waits
+/// for a blocked write but later writes and the closing of standard input.
+#[async_trait::async_trait]
+pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
+    /// The process id of the operating system, where it has a meaning for the host.
+    fn os_id(&self) -> Option<u32> {
+        None
+    }
+
+    /// Writes all of `data` to standard input; returns when it was handed to the system (Local) or accepted (Remote).
+    ///
+    /// # Errors
+    ///
+    /// A [`WriteError`]; then an unknown part may have been written only if it is `Disconnected`.
+    ///
+    /// # Cancel safety
+    ///
+    /// A write whose future was polled once is applied exactly once, whether or not the future is dropped, unless the
+    /// process stops reading.
+    async fn write(&self, data: Bytes) -> Result<(), WriteError>;
+
+    /// Closes standard input after everything written before. With a terminal it is `Unsupported`: send the
+    /// end-of-file character.
+    ///
+    /// # Errors
+    ///
+    /// A [`WriteError`]; `StdinClosed` if it was already closed.
+    async fn close_stdin(&self) -> Result<(), WriteError>;
+
+    /// Sets the size of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`]; `NoTerminal` without one.
+    async fn resize(&self, size: TerminalSize) -> Result<(), SignalError>;
+
+    /// Sends a signal to the process group; an interrupt with a terminal goes to its foreground process group. Success on
+    /// an exited process.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`]; `Unsupported` for signals that the place does not have.
+    async fn signal(&self, signal: Signal) -> Result<(), SignalError>;
+
+    /// Ends the process tree; returns at once, with whether the process was still running.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    async fn terminate(&self, how: Terminate) -> Result<bool, SignalError>;
+
+    /// Kills the process tree. Called when the last handle is dropped: it must not block, and cannot fail.
+    fn kill_now(&self);
+
+    /// Lets the process outlive its handle and its environment.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    async fn detach(&self) -> Result<(), SignalError>;
+}
+
+/// How to end a process tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Terminate {
+    /// How long it may take to end by itself after a polite request. Zero kills at once.
+    pub grace: Duration,
+    /// Also end what an already exited process left behind in its group.
+    pub descendants: bool,
+}
+
+impl Terminate {
+    /// Kills at once.
+    pub const fn kill() -> Self {
+        Self { grace: Duration::ZERO, descendants: false }
+    }
+
+    /// Asks politely, then kills after `grace`.
+    pub const fn graceful(grace: Duration) -> Self {
+        Self { grace, descendants: false }
+    }
+
+    /// The same, also for what an exited process left behind.
+    #[must_use]
+    pub const fn with_descendants(mut self) -> Self {
+        self.descendants = true;
+        self
+    }
+}
+
+/// Features beyond the plain wire, by their names in the `longarm` extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Features {
+    /// Output counts as seen only when acknowledged.
+    pub credits: bool,
+    /// Standard input can be closed.
+    pub close_stdin: bool,
+    /// Terminals can be resized, and started with a size.
+    pub resize: bool,
+    /// Signals other than interrupt.
+    pub signal: bool,
+    /// Stops with a grace time, and of descendants.
+    pub terminate: bool,
+    /// Exit facts and byte totals.
+    pub exit: bool,
+    /// Time and output limits.
+    pub limits: bool,
+    /// The list of the session's processes.
+    pub list: bool,
+}
+
+impl Features {
+    /// All of them.
+    pub const fn all() -> Self {
+        Self {
+            credits: true,
+            close_stdin: true,
+            resize: true,
+            signal: true,
+            terminate: true,
+            exit: true,
+            limits: true,
+            list: true,
+        }
+    }
+
+    /// What both have.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self {
+            credits: self.credits && other.credits,
+            close_stdin: self.close_stdin && other.close_stdin,
+            resize: self.resize && other.resize,
+            signal: self.signal && other.signal,
+            terminate: self.terminate && other.terminate,
+            exit: self.exit && other.exit,
+            limits: self.limits && other.limits,
+            list: self.list && other.list,
+        }
+    }
+}

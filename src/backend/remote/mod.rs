@@ -1,0 +1,1 @@
+//! Processes on another machine, through a connection.

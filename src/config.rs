@@ -1,0 +1,171 @@
+//! Every limit and every time-out, with its default and the reason for it.
+
+use std::time::Duration;
+
+/// What to do when the retained output is full of bytes that nobody has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// Stop reading, so that the process waits. Nothing is lost.
+    #[default]
+    Pause,
+    /// Drop the oldest chunks, counted, while no connection is attached. The process goes on.
+    DropOldest,
+}
+
+/// Bounds on the output that is held for one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutputLimits {
+    /// Bytes held. 1 MiB, as the reference.
+    pub retained_bytes: usize,
+    /// Chunks held. 50,000, as the reference.
+    pub retained_chunks: usize,
+    /// Bytes in one chunk at most. 64 KiB: any peer takes events up to 1 MiB, and larger pieces gain nothing.
+    pub chunk_bytes: usize,
+    /// What happens at the bound while no connection is attached.
+    pub when_full: WhenFull,
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self {
+            retained_bytes: 1 << 20,
+            retained_chunks: 50_000,
+            chunk_bytes: 64 << 10,
+            when_full: WhenFull::Pause,
+        }
+    }
+}
+
+/// Bounds on messages from a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MessageLimits {
+    /// Bytes in one message. 64 MiB, as the reference accepts.
+    pub max_message_bytes: usize,
+    /// JSON values in one message. 262,144, as the reference accepts.
+    pub max_json_values: usize,
+    /// Nested containers, the message object included. 127, as the reference accepts.
+    pub max_json_depth: usize,
+}
+
+impl Default for MessageLimits {
+    fn default() -> Self {
+        Self { max_message_bytes: 64 << 20, max_json_values: 262_144, max_json_depth: 127 }
+    }
+}
+
+/// When to ask for a sign of life, and when to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// Time between pings. 30 s, as the reference.
+    pub ping_interval: Duration,
+    /// Silence after which the peer is taken for gone. Any byte from it counts as life. 60 s.
+    pub silence_limit: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { ping_interval: Duration::from_secs(30), silence_limit: Duration::from_secs(60) }
+    }
+}
+
+/// Limits of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// How long a session without a connection is kept. 80 s, as measured on the reference.
+    pub session_ttl: Duration,
+    /// How long a closed process stays readable and its id taken. 80 s, as measured on the reference.
+    pub closed_retention: Duration,
+    /// Output held for each process.
+    pub output: OutputLimits,
+    /// Accepted write ids remembered for each process. 4,096, as the reference.
+    pub remembered_write_ids: usize,
+    /// Writes queued for each process before further ones wait for their answer. 128, as the reference.
+    pub stdin_queue_writes: usize,
+    /// Processes in one session. 4,096; one more is refused.
+    pub max_processes: usize,
+    /// Sessions, attached and detached. 1,024; one more is refused.
+    pub max_sessions: usize,
+    /// Connections at a time. 1,024; one more is refused.
+    pub max_connections: usize,
+    /// Requests of one connection that have no answer yet. 4,096; one more is refused.
+    pub max_requests_in_flight: usize,
+    /// Bytes of requests of one connection that have no answer yet. 128 MiB; more is refused.
+    pub max_request_bytes_in_flight: usize,
+    /// Bounds on messages.
+    pub messages: MessageLimits,
+    /// Signs of life.
+    pub keepalive: Keepalive,
+    /// How long after an exit the output streams may stay open before the server closes its ends of them. By default
+    /// without limit, as the reference.
+    pub close_streams_after_exit: Option<Duration>,
+    /// Grace time of processes when the server stops. 2 s. An expired session's processes are killed at once.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            session_ttl: Duration::from_secs(80),
+            closed_retention: Duration::from_secs(80),
+            output: OutputLimits::default(),
+            remembered_write_ids: 4_096,
+            stdin_queue_writes: 128,
+            max_processes: 4_096,
+            max_sessions: 1_024,
+            max_connections: 1_024,
+            max_requests_in_flight: 4_096,
+            max_request_bytes_in_flight: 128 << 20,
+            messages: MessageLimits::default(),
+            keepalive: Keepalive::default(),
+            close_streams_after_exit: None,
+            shutdown_grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Limits of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// How the client names itself.
+    pub client_name: String,
+    /// How long the handshake may take. 10 s.
+    pub initialize_timeout: Duration,
+    /// Calls in flight towards a plain peer. 64; one more ends at once in `Busy`. About a thousand stop the reference
+    /// for ever (measured).
+    pub max_calls: usize,
+    /// Calls in flight towards a peer with the `longarm` extension. 1,024.
+    pub max_calls_extended: usize,
+    /// Events of one process that came too early and are held back. 256.
+    pub reorder_events: usize,
+    /// Bytes of output of one process that came too early and are held back, and the largest single event. 1 MiB.
+    pub reorder_bytes: usize,
+    /// Output held for each process whose events are not read.
+    pub output: OutputLimits,
+    /// Bounds on messages.
+    pub messages: MessageLimits,
+    /// Signs of life.
+    pub keepalive: Keepalive,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            client_name: "longarm".into(),
+            initialize_timeout: Duration::from_secs(10),
+            max_calls: 64,
+            max_calls_extended: 1_024,
+            reorder_events: 256,
+            reorder_bytes: 1 << 20,
+            output: OutputLimits::default(),
+            // Results are larger than requests: the bound on values protects a server, not us.
+            messages: MessageLimits { max_json_values: 16 << 20, ..MessageLimits::default() },
+            keepalive: Keepalive::default(),
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! What to run, and how: the request that every backend takes.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env_policy::{EnvPolicy, ShellEnvPolicy};
+use crate::error::InvalidRequest;
+use crate::path_uri::PathUri;
+use crate::sandbox::SandboxIntent;
+
+/// A command to run, built like a [`std::process::Command`].
+///
+/// Nothing is checked until the request is spawned; then every fault is an
+/// [`InvalidRequest`] that names the element, and nothing was started.
+///
+/// ```
+/// use longarm::ExecRequest;
+///
+/// let request = ExecRequest::new(["sh", "-c", "echo $GREETING"]).cwd("/tmp").env("GREETING", "hi");
+/// assert_eq!(request.argv().len(), 3);
+/// ```
+#[derive(Clone)]
+#[must_use = "a request does nothing until it is spawned"]
+pub struct ExecRequest {
+    pub(crate) process_id: Option<ProcessId>,
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) arg0: Option<OsString>,
+    pub(crate) cwd: Option<RequestPath>,
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub(crate) env_policy: Option<Arc<dyn EnvPolicy>>,
+    pub(crate) stdin: Stdin,
+    pub(crate) terminal: Option<TerminalSize>,
+    pub(crate) metadata: Option<Metadata>,
+    pub(crate) time_limit: Option<Duration>,
+    pub(crate) output_limit_bytes: Option<u64>,
+    pub(crate) stop_grace: Duration,
+    pub(crate) sandbox: Option<SandboxIntent>,
+}
+
+impl ExecRequest {
+    /// A request for the program `argv[0]` with the arguments `argv[1..]`.
+    ///
+    /// A program without a separator is looked up on the `PATH` of the child's environment; another one is relative to
+    /// the working directory. There is no shell in between.
+    pub fn new<I>(argv: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        Self {
+            process_id: None,
+            argv: argv.into_iter().map(Into::into).collect(),
+            arg0: None,
+            cwd: None,
+            env: BTreeMap::new(),
+            env_policy: Some(Arc::new(ShellEnvPolicy::inherit_all())),
+            stdin: Stdin::Null,
+            terminal: None,
+            metadata: None,
+            time_limit: None,
+            output_limit_bytes: None,
+            stop_grace: DEFAULT_STOP_GRACE,
+            sandbox: None,
+        }
+    }
+
+    /// Adds one argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.argv.push(arg.into());
+        self
+    }
+
+    /// The id of the process within its session. By default a random one.
+    pub fn process_id(mut self, id: ProcessId) -> Self {
+        self.process_id = Some(id);
+        self
+    }
+
+    /// What the program sees as its own name; the program file is still `argv[0]`.
+    pub fn arg0(mut self, arg0: impl Into<OsString>) -> Self {
+        self.arg0 = Some(arg0.into());
+        self
+    }
+
+    /// The working directory, absolute in the place where the process runs. By default the environment's own.
+    pub fn cwd(mut self, cwd: impl Into<RequestPath>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// Sets one variable, over all that the policy yields.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets many variables, over all that the policy yields.
+    pub fn envs<I, K, V>(mut self, vars: I) -> Self
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: Into<OsString>,
+        V: Into<OsString>,
+    {
+        self.env.extend(vars.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Inherits nothing: the child gets exactly the variables set on this request.
+    pub fn env_clear(mut self) -> Self {
+        self.env_policy = None;
+        self
+    }
+
+    /// How the child's environment is made from that of its place. By default [`ShellEnvPolicy::inherit_all`].
+    pub fn env_policy(mut self, policy: impl EnvPolicy) -> Self {
+        self.env_policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Where standard input comes from. Without effect for terminals, which always take input.
+    pub fn stdin(mut self, stdin: Stdin) -> Self {
+        self.stdin = stdin;
+        self
+    }
+
+    /// Runs the process on a terminal of this size; its output comes as one merged stream.
+    pub fn terminal(mut self, size: TerminalSize) -> Self {
+        self.terminal = Some(size);
+        self
+    }
+
+    /// Whom the process belongs to.
+    pub fn metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// How long the process may run. When it passes, the process tree is ended as by `terminate` and the status says so.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// How many bytes of output the process may write in all. Beyond it, the process tree is killed and the status says
+    /// so. What was read before is delivered.
+    pub fn output_limit_bytes(mut self, limit: u64) -> Self {
+        self.output_limit_bytes = Some(limit);
+        self
+    }
+
+    /// How long a process that is terminated may take to end by itself before it is killed. By default 2 s.
+    pub fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
+        self
+    }
+
+    /// Runs the process in a sandbox, or not at all.
+    pub fn sandbox(mut self, intent: SandboxIntent) -> Self {
+        self.sandbox = Some(intent);
+        self
+    }
+
+    /// The program and its arguments.
+    pub fn argv(&self) -> &[OsString] {
+        &self.argv
+    }
+
+    /// The id asked for, if any.
+    pub fn requested_id(&self) -> Option<&ProcessId> {
+        self.process_id.as_ref()
+    }
+
+    /// What the program is to see as its own name, if not `argv[0]`.
+    pub fn requested_arg0(&self) -> Option<&OsStr> {
+        self.arg0.as_deref()
+    }
+
+    /// The working directory asked for, if any.
+    pub fn requested_cwd(&self) -> Option<&RequestPath> {
+        self.cwd.as_ref()
+    }
+
+    /// The variables set on this request.
+    pub fn requested_env(&self) -> &BTreeMap<OsString, OsString> {
+        &self.env
+    }
+
+    /// The policy, unless the environment is exact.
+    pub fn requested_env_policy(&self) -> Option<&Arc<dyn EnvPolicy>> {
+        self.env_policy.as_ref()
+    }
+
+    /// Where standard input comes from.
+    pub fn requested_stdin(&self) -> Stdin {
+        self.stdin
+    }
+
+    /// The terminal's initial size, if the process is to have one.
+    pub fn requested_terminal(&self) -> Option<TerminalSize> {
+        self.terminal
+    }
+
+    /// Whom the process belongs to.
+    pub fn requested_metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// The time limit, if any.
+    pub fn requested_time_limit(&self) -> Option<Duration> {
+        self.time_limit
+    }
+
+    /// The output limit in bytes, if any.
+    pub fn requested_output_limit_bytes(&self) -> Option<u64> {
+        self.output_limit_bytes
+    }
+
+    /// The grace time of a stop.
+    pub fn requested_stop_grace(&self) -> Duration {
+        self.stop_grace
+    }
+
+    /// The sandbox intent, if any.
+    pub fn requested_sandbox(&self) -> Option<&SandboxIntent> {
+        self.sandbox.as_ref()
+    }
+
+    /// Checks what can be checked without knowing the place: argv, names and NULs.
+    ///
+    /// # Errors
+    ///
+    /// The first [`InvalidRequest`] found, naming the element.
+    pub fn validate(&self) -> Result<(), InvalidRequest> {
+        let program = self.argv.first().ok_or(InvalidRequest::EmptyArgv)?;
+        if program.is_empty() {
+            return Err(InvalidRequest::EmptyProgram);
+        }
+        for (index, arg) in self.argv.iter().enumerate() {
+            check_nul(arg, || format!("argv[{index}]"))?;
+        }
+        if let Some(arg0) = &self.arg0 {
+            check_nul(arg0, || "arg0".into())?;
+        }
+        for (name, value) in &self.env {
+            check_variable_name(name)?;
+            check_nul(value, || format!("the value of env[{:?}]", name.to_string_lossy()))?;
+        }
+        if let Some(RequestPath::Native(path)) = &self.cwd {
+            check_nul(path.as_os_str(), || "cwd".into())?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows what is run and where, and the names of the variables, never their values.
+impl fmt::Debug for ExecRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecRequest")
+            .field("process_id", &self.process_id)
+            .field("argv", &self.argv)
+            .field("arg0", &self.arg0)
+            .field("cwd", &self.cwd)
+            .field("env_names", &self.env.keys().collect::<Vec<_>>())
+            .field("env_policy", &self.env_policy)
+            .field("stdin", &self.stdin)
+            .field("terminal", &self.terminal)
+            .field("metadata", &self.metadata)
+            .field("time_limit", &self.time_limit)
+            .field("output_limit_bytes", &self.output_limit_bytes)
+            .field("stop_grace", &self.stop_grace)
+            .field("sandbox", &self.sandbox)
+            .finish()
+    }
+}
+
+/// The id of a process within its session: any text, also empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(Arc<str>);
+
+impl ProcessId {
+    /// An id of the host's choice.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+
+    /// A fresh random id.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().to_string().into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A path in the place where the process runs: a URI, or native text of that place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestPath {
+    /// A file URI.
+    Uri(PathUri),
+    /// Native text; must be absolute.
+    Native(PathBuf),
+}
+
+impl From<PathUri> for RequestPath {
+    fn from(uri: PathUri) -> Self {
+        Self::Uri(uri)
+    }
+}
+
+impl From<PathBuf> for RequestPath {
+    fn from(path: PathBuf) -> Self {
+        Self::Native(path)
+    }
+}
+
+impl From<&Path> for RequestPath {
+    fn from(path: &Path) -> Self {
+        Self::Native(path.into())
+    }
+}
+
+impl From<&PathBuf> for RequestPath {
+    fn from(path: &PathBuf) -> Self {
+        Self::Native(path.clone())
+    }
+}
+
+impl From<&str> for RequestPath {
+    fn from(path: &str) -> Self {
+        Self::Native(path.into())
+    }
+}
+
+impl From<String> for RequestPath {
+    fn from(path: String) -> Self {
+        Self::Native(path.into())
+    }
+}
+
+/// Where standard input comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stdin {
+    /// Nothing: the null device.
+    #[default]
+    Null,
+    /// A pipe that the host writes to.
+    Piped,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Rows.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
+impl Default for TerminalSize {
+    /// 24 rows of 80 columns, as a terminal on the plain wire always has.
+    fn default() -> Self {
+        Self { rows: 24, cols: 80 }
+    }
+}
+
+/// Whom a process belongs to. The executor puts both into the child's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The thread of conversation.
+    pub thread_id: Option<uuid::Uuid>,
+    /// The tool call.
+    pub tool_call_id: Option<String>,
+}
+
+impl Metadata {
+    /// Metadata with both members; either may be absent.
+    pub fn new(thread_id: Option<uuid::Uuid>, tool_call_id: Option<String>) -> Self {
+        Self { thread_id, tool_call_id }
+    }
+}
+
+/// A signal, by its POSIX name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Signal {
+    /// `SIGHUP`
+    Hangup,
+    /// `SIGINT`; with a terminal it goes to the foreground process group.
+    Interrupt,
+    /// `SIGQUIT`
+    Quit,
+    /// `SIGABRT`
+    Abort,
+    /// `SIGKILL`
+    Kill,
+    /// `SIGALRM`
+    Alarm,
+    /// `SIGTERM`
+    Terminate,
+    /// `SIGUSR1`
+    User1,
+    /// `SIGUSR2`
+    User2,
+    /// `SIGCONT`
+    Continue,
+    /// `SIGSTOP`
+    Stop,
+    /// `SIGTSTP`
+    TerminalStop,
+    /// `SIGWINCH`
+    WindowChange,
+    /// Any other, by its number on the executor. A status may hold it; it cannot be sent.
+    Other(i32),
+}
+
+const SIGNAL_NAMES: &[(Signal, &str)] = &[
+    (Signal::Hangup, "HUP"),
+    (Signal::Interrupt, "INT"),
+    (Signal::Quit, "QUIT"),
+    (Signal::Abort, "ABRT"),
+    (Signal::Kill, "KILL"),
+    (Signal::Alarm, "ALRM"),
+    (Signal::Terminate, "TERM"),
+    (Signal::User1, "USR1"),
+    (Signal::User2, "USR2"),
+    (Signal::Continue, "CONT"),
+    (Signal::Stop, "STOP"),
+    (Signal::TerminalStop, "TSTP"),
+    (Signal::WindowChange, "WINCH"),
+];
+
+impl Signal {
+    /// Every named signal.
+    pub fn named() -> impl Iterator<Item = Self> {
+        SIGNAL_NAMES.iter().map(|(signal, _)| *signal)
+    }
+
+    /// The POSIX name without `SIG`, if it is a named signal.
+    pub fn name(self) -> Option<&'static str> {
+        SIGNAL_NAMES.iter().find(|(signal, _)| *signal == self).map(|(_, name)| *name)
+    }
+
+    /// The signal of this name, with or without `SIG`, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let upper = name.to_ascii_uppercase();
+        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        SIGNAL_NAMES.iter().find(|(_, known)| *known == bare).map(|(signal, _)| *signal)
+    }
+
+    /// The number: that of this operating system on Unix, that of Linux elsewhere.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::Hangup => 1,
+            Self::Interrupt => 2,
+            Self::Quit => 3,
+            Self::Abort => 6,
+            Self::Kill => 9,
+            Self::Alarm => 14,
+            Self::Terminate => 15,
+            Self::User1 => numbers::USER1,
+            Self::User2 => numbers::USER2,
+            Self::Continue => numbers::CONTINUE,
+            Self::Stop => numbers::STOP,
+            Self::TerminalStop => numbers::TERMINAL_STOP,
+            Self::WindowChange => 28,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The signal of this number on this operating system.
+    pub fn from_number(number: i32) -> Self {
+        Self::named().find(|signal| signal.number() == number).unwrap_or(Self::Other(number))
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "SIG{name}"),
+            None => write!(f, "signal {}", self.number()),
+        }
+    }
+}
+
+/// Signal numbers are part of each system's binary interface; these five differ between Linux and the BSDs.
+#[cfg(unix)]
+mod numbers {
+    pub(super) const USER1: i32 = libc::SIGUSR1;
+    pub(super) const USER2: i32 = libc::SIGUSR2;
+    pub(super) const CONTINUE: i32 = libc::SIGCONT;
+    pub(super) const STOP: i32 = libc::SIGSTOP;
+    pub(super) const TERMINAL_STOP: i32 = libc::SIGTSTP;
+}
+
+#[cfg(not(unix))]
+mod numbers {
+    pub(super) const USER1: i32 = 10;
+    pub(super) const USER2: i32 = 12;
+    pub(super) const CONTINUE: i32 = 18;
+    pub(super) const STOP: i32 = 19;
+    pub(super) const TERMINAL_STOP: i32 = 20;
+}
+
+fn check_nul(text: &OsStr, element: impl FnOnce() -> String) -> Result<(), InvalidRequest> {
+    if text.as_encoded_bytes().contains(&0) {
+        return Err(InvalidRequest::Nul { element: element() });
+    }
+    Ok(())
+}
+
+fn check_variable_name(name: &OsStr) -> Result<(), InvalidRequest> {
+    let bytes = name.as_encoded_bytes();
+    // Windows keeps variables such as `=C:` whose name starts with the sign; setting them is still refused.
+    if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) {
+        return Err(InvalidRequest::VariableName { name: name.to_string_lossy().into_owned() });
+    }
+    Ok(())
+}
+
+/// Decision: a stop waits this long before it kills, unless the request says otherwise.
+pub(crate) const DEFAULT_STOP_GRACE: Duration = Duration::from_secs(2);

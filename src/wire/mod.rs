@@ -1,0 +1,1 @@
+//! The JSON messages of the wire: types and codec.
