@@ -29,12 +29,7 @@ pub struct OutputLimits {
 
 impl Default for OutputLimits {
     fn default() -> Self {
-        Self {
-            retained_bytes: 1 << 20,
-            retained_chunks: 50_000,
-            chunk_bytes: 64 << 10,
-            when_full: WhenFull::Pause,
-        }
+        Self { retained_bytes: 1 << 20, retained_chunks: 50_000, chunk_bytes: 64 << 10, when_full: WhenFull::Pause }
     }
 }
 

@@ -4,6 +4,8 @@
 //! receiving half, which one task drives. Partial input lives in the transport, never in a future: dropping a pending
 //! receive loses nothing.
 
+pub mod memory;
+
 use std::fmt;
 
 use bytes::Bytes;
