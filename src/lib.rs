@@ -10,6 +10,7 @@ pub mod info;
 pub mod path_uri;
 pub mod request;
 pub mod sandbox;
+pub mod server;
 pub mod status;
 mod time;
 pub mod transport;
