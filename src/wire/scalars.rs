@@ -7,7 +7,6 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
 use crate::event::OutputStream;
-use crate::path_uri::PathUri;
 use crate::request::{ProcessId, Signal};
 
 impl Serialize for ProcessId {
@@ -19,18 +18,6 @@ impl Serialize for ProcessId {
 impl<'de> Deserialize<'de> for ProcessId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         text(deserializer, "a string", |id| Ok::<_, fmt::Error>(Self::new(id)))
-    }
-}
-
-impl Serialize for PathUri {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for PathUri {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, "a file URI", Self::parse)
     }
 }
 
