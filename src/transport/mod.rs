@@ -5,6 +5,7 @@
 //! receive loses nothing.
 
 pub mod memory;
+pub mod stdio;
 
 use std::fmt;
 
