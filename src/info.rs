@@ -54,3 +54,111 @@ pub struct Shell {
     /// Its path, as native text.
     pub path: String,
 }
+
+/// Features beyond the plain wire, by their names in the `longarm` extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Features {
+    /// Output counts as seen only when acknowledged.
+    pub credits: bool,
+    /// Standard input can be closed.
+    pub close_stdin: bool,
+    /// Terminals can be resized, and started with a size.
+    pub resize: bool,
+    /// Signals other than interrupt.
+    pub signal: bool,
+    /// Stops with a grace time, and of descendants.
+    pub terminate: bool,
+    /// Exit facts and byte totals.
+    pub exit: bool,
+    /// Time and output limits.
+    pub limits: bool,
+    /// The list of the session's processes.
+    pub list: bool,
+}
+
+impl Features {
+    /// All of them.
+    pub const fn all() -> Self {
+        Self {
+            credits: true,
+            close_stdin: true,
+            resize: true,
+            signal: true,
+            terminate: true,
+            exit: true,
+            limits: true,
+            list: true,
+        }
+    }
+
+    /// What both have.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self {
+            credits: self.credits && other.credits,
+            close_stdin: self.close_stdin && other.close_stdin,
+            resize: self.resize && other.resize,
+            signal: self.signal && other.signal,
+            terminate: self.terminate && other.terminate,
+            exit: self.exit && other.exit,
+            limits: self.limits && other.limits,
+            list: self.list && other.list,
+        }
+    }
+
+    /// The names of those that are there.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        self.table().into_iter().filter(|(_, present)| *present).map(|(name, _)| name)
+    }
+
+    /// Those that are named. Unknown names have no meaning here.
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut features = Self::default();
+        for name in names {
+            match name {
+                "credits" => features.credits = true,
+                "closeStdin" => features.close_stdin = true,
+                "resize" => features.resize = true,
+                "signal" => features.signal = true,
+                "terminate" => features.terminate = true,
+                "exit" => features.exit = true,
+                "limits" => features.limits = true,
+                "list" => features.list = true,
+                _ => {}
+            }
+        }
+        features
+    }
+
+    /// Whether there is any.
+    pub fn any(self) -> bool {
+        self.names().next().is_some()
+    }
+
+    const fn table(self) -> [(&'static str, bool); 8] {
+        [
+            ("credits", self.credits),
+            ("closeStdin", self.close_stdin),
+            ("resize", self.resize),
+            ("signal", self.signal),
+            ("terminate", self.terminate),
+            ("exit", self.exit),
+            ("limits", self.limits),
+            ("list", self.list),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feature_names_round_trip() {
+        assert_eq!(Features::from_names(Features::all().names()), Features::all());
+        assert_eq!(Features::all().names().count(), 8);
+        assert_eq!(Features::from_names(["unknown", "list"]), Features { list: true, ..Features::default() });
+        assert!(!Features::default().any());
+    }
+}

@@ -17,4 +17,5 @@ pub mod transport;
 pub mod wire;
 
 pub use crate::env_policy::{EnvPolicy, ShellEnvPolicy};
+pub use crate::backend::remote::Remote;
 pub use crate::request::ExecRequest;

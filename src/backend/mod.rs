@@ -32,6 +32,8 @@ use crate::event::Event;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 
+pub use crate::info::Features;
+
 /// A place where processes run. See the [module documentation](self) for the contract.
 #[async_trait::async_trait]
 pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
@@ -169,58 +171,5 @@ impl Terminate {
     pub const fn with_descendants(mut self) -> Self {
         self.descendants = true;
         self
-    }
-}
-
-/// Features beyond the plain wire, by their names in the `longarm` extension.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Features {
-    /// Output counts as seen only when acknowledged.
-    pub credits: bool,
-    /// Standard input can be closed.
-    pub close_stdin: bool,
-    /// Terminals can be resized, and started with a size.
-    pub resize: bool,
-    /// Signals other than interrupt.
-    pub signal: bool,
-    /// Stops with a grace time, and of descendants.
-    pub terminate: bool,
-    /// Exit facts and byte totals.
-    pub exit: bool,
-    /// Time and output limits.
-    pub limits: bool,
-    /// The list of the session's processes.
-    pub list: bool,
-}
-
-impl Features {
-    /// All of them.
-    pub const fn all() -> Self {
-        Self {
-            credits: true,
-            close_stdin: true,
-            resize: true,
-            signal: true,
-            terminate: true,
-            exit: true,
-            limits: true,
-            list: true,
-        }
-    }
-
-    /// What both have.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self {
-            credits: self.credits && other.credits,
-            close_stdin: self.close_stdin && other.close_stdin,
-            resize: self.resize && other.resize,
-            signal: self.signal && other.signal,
-            terminate: self.terminate && other.terminate,
-            exit: self.exit && other.exit,
-            limits: self.limits && other.limits,
-            list: self.list && other.list,
-        }
     }
 }

@@ -1,0 +1,115 @@
+//! What handles tell the connection's task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Reply;
+use super::events::{EventSink, Events};
+use crate::core::session::{Answer, Failure, Op, RouteKey};
+use crate::error::{Disconnected, Sent};
+
+/// One thing to do, in the order in which they are sent.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Makes a call about `route`; calls about the place have one that names nothing.
+    Call { route: RouteKey, op: Op, reply: Reply },
+    /// Makes a call that brings a process into being here, whose events go to `sink`.
+    Follow { route: RouteKey, op: Op, sink: Option<EventSink>, reply: Reply },
+    /// The reader of a process has taken events.
+    Consumed(RouteKey),
+    /// Nobody will read the events of this process.
+    Discard(RouteKey),
+    /// Nobody waits for this start any more.
+    Abandon(RouteKey),
+    /// Kills the process, with nobody waiting for the answer.
+    Kill(RouteKey),
+    /// The process outlives the environment.
+    Detach(RouteKey),
+    /// The last handle of the process is gone.
+    Release(RouteKey),
+    /// Ends the processes and the connection.
+    Close,
+    /// Ends the connection only.
+    Leave,
+}
+
+/// The way to the connection's task, and what is known of its end.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Unbounded, since `Drop` must be able to send. What can be in it is bounded by what exists elsewhere: one call for
+    /// each future that was polled, and a fixed number of notices for each process.
+    commands: mpsc::UnboundedSender<Command>,
+    ended: watch::Receiver<Option<Arc<str>>>,
+    next_route: AtomicU64,
+}
+
+impl Link {
+    pub(super) fn new(
+        commands: mpsc::UnboundedSender<Command>,
+        ended: watch::Receiver<Option<Arc<str>>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { commands, ended, next_route: AtomicU64::new(1) })
+    }
+
+    /// A fresh name for a process, and the receiving end of its events.
+    pub(super) fn route(self: &Arc<Self>) -> (RouteKey, Events) {
+        let route = RouteKey(self.next_route.fetch_add(1, Ordering::Relaxed));
+        (route, Events::new(Arc::clone(self), route))
+    }
+
+    /// Sends a command; false if the task has ended, and then it has no meaning any more.
+    pub(super) fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
+    /// Makes a call about the place.
+    pub(super) async fn call(&self, op: Op) -> Result<Answer, Failure> {
+        self.call_on(RouteKey::NONE, op).await
+    }
+
+    /// Makes a call about a process.
+    pub(super) async fn call_on(&self, route: RouteKey, op: Op) -> Result<Answer, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.answer(Command::Call { route, op, reply }, answer).await
+    }
+
+    /// Makes a call that brings a process into being here.
+    pub(super) async fn call_with_events(
+        &self,
+        route: RouteKey,
+        op: Op,
+        events: &mut Events,
+    ) -> Result<Answer, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let sink = events.take_sink();
+        self.answer(Command::Follow { route, op, sink, reply }, answer).await
+    }
+
+    async fn answer(
+        &self,
+        command: Command,
+        answer: oneshot::Receiver<Result<Answer, Failure>>,
+    ) -> Result<Answer, Failure> {
+        if !self.send(command) {
+            return Err(self.disconnected(Sent::NotSent).into());
+        }
+        match answer.await {
+            Ok(result) => result,
+            Err(_) => Err(self.disconnected(Sent::Unknown).into()),
+        }
+    }
+
+    /// Waits for the end of the connection's task.
+    pub(super) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // An error means that the sender is gone, and so the task with it.
+        let _ = ended.wait_for(Option::is_some).await;
+    }
+
+    pub(super) fn disconnected(&self, sent: Sent) -> Disconnected {
+        let reason = self.ended.borrow().clone();
+        Disconnected { sent, reason: reason.unwrap_or_else(|| "the runtime of the connection is gone".into()) }
+    }
+}
