@@ -94,21 +94,22 @@ impl InvalidBase64 {
     fn find(text: &[u8]) -> Self {
         let symbols = text.iter().position(|byte| !is_symbol(*byte)).unwrap_or(text.len());
         let (head, tail) = text.split_at(symbols);
-        if let Some((offset, symbol)) = tail.iter().enumerate().find(|(_, byte)| **byte != b'=') {
-            // A stray symbol after padding is the padding's fault.
-            let (symbol, offset) = if offset == 0 { (*symbol, symbols) } else { (b'=', symbols) };
-            return Self::Symbol { symbol, offset };
+        let partial = head.len() % 4;
+        match tail.first() {
+            Some(b'=') if partial >= 2 => {}
+            Some(symbol) => return Self::Symbol { symbol: *symbol, offset: symbols },
+            None if partial == 1 => return Self::Length(text.len()),
+            None => {}
         }
-        let padding = match head.len() % 4 {
-            0 => 0,
-            1 => return Self::Length(head.len()),
-            partial => 4 - partial,
-        };
-        if tail.len() != padding {
+        if let Some(index) = tail.iter().position(|byte| *byte != b'=') {
+            // Text after padding is the padding's fault.
+            return if index + partial == 4 { Self::Symbol { symbol: b'=', offset: symbols } } else { Self::Padding };
+        }
+        if (partial + tail.len()) % 4 != 0 || tail.len() > 2 {
             return Self::Padding;
         }
         match head.last() {
-            Some(symbol) => Self::LastSymbol { symbol: *symbol, offset: head.len() - 1 },
+            Some(symbol) => Self::LastSymbol { symbol: *symbol, offset: symbols - 1 },
             None => Self::Padding,
         }
     }
@@ -142,8 +143,11 @@ mod tests {
             ("aA==aGkh", symbol(b'=', 2)),
             ("aGk", InvalidBase64::Padding),
             ("aA=", InvalidBase64::Padding),
-            ("aGkh=", InvalidBase64::Padding),
-            ("====", InvalidBase64::Padding),
+            ("aA", InvalidBase64::Padding),
+            ("aGk==", InvalidBase64::Padding),
+            ("aGkh=", symbol(b'=', 4)),
+            ("a===", symbol(b'=', 1)),
+            ("====", symbol(b'=', 0)),
             ("aGkha", InvalidBase64::Length(5)),
             ("aB==", InvalidBase64::LastSymbol { symbol: b'B', offset: 1 }),
             ("aGl=", InvalidBase64::LastSymbol { symbol: b'l', offset: 2 }),

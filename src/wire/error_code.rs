@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::RpcError;
+
 /// The code of an error answer. Codes that have no name here keep their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -22,6 +24,11 @@ impl ErrorCode {
     pub const NOT_FOUND: Self = Self(-32004);
     /// The session to resume is attached to another connection.
     pub const SESSION_ATTACHED: Self = Self(-32010);
+
+    /// An error answer of this code, without data.
+    pub fn error(self, message: impl Into<String>) -> RpcError {
+        RpcError { code: self.0, message: message.into(), data: None }
+    }
 }
 
 impl fmt::Display for ErrorCode {

@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
 pub mod bytes;
+pub mod codec;
 pub mod environment;
 pub mod error_code;
 pub mod extension;
@@ -19,6 +20,7 @@ pub mod method;
 pub mod process;
 pub mod request_id;
 mod scalars;
+mod scan;
 
 pub use self::bytes::Base64;
 pub use self::error_code::ErrorCode;

@@ -1,0 +1,193 @@
+//! The messages that carry bulk: output on its way to the client, writes on their way to the server.
+//!
+//! The encoders write a whole message into one buffer, whose size is known before, with the payload encoded straight
+//! into it. The decoders know the layout in which these messages are written by everyone: this crate and the reference
+//! alike, without blanks and with the members in one order. A message of that layout is valid by construction, so
+//! the payload is touched once only, by the base64 decoder. Any other spelling of the same message is for
+//! [`decode`](super::decode).
+
+use base64_simd::STANDARD;
+use bytes::Bytes;
+
+use super::encode::{push_id, push_json};
+use crate::config::MessageLimits;
+use crate::event::OutputStream;
+use crate::request::ProcessId;
+use crate::wire::bytes::Base64;
+use crate::wire::process::WriteParams;
+use crate::wire::request_id::RequestId;
+use crate::wire::scalars::stream_name;
+use crate::wire::scan::plain_length;
+
+/// Encodes the `process/output` notifications of one process.
+#[derive(Clone, Debug)]
+pub struct OutputEncoder {
+    /// Everything up to the sequence number.
+    head: Box<[u8]>,
+}
+
+impl OutputEncoder {
+    /// An encoder for this process.
+    pub fn new(process_id: &ProcessId) -> Self {
+        let mut head = Vec::with_capacity(OUTPUT_HEAD.len() + process_id.as_str().len() + 16);
+        // The id's own quotes come with it.
+        head.extend_from_slice(OUTPUT_HEAD.strip_suffix(b"\"").unwrap_or(OUTPUT_HEAD));
+        push_json(&mut head, process_id);
+        head.extend_from_slice(SEQ.strip_prefix(b"\"").unwrap_or(SEQ));
+        Self { head: head.into() }
+    }
+
+    /// Appends a whole message to `out`.
+    pub fn encode(&self, seq: u64, stream: OutputStream, chunk: &[u8], out: &mut Vec<u8>) {
+        out.reserve_exact(self.encoded_length(seq, stream, chunk.len()));
+        out.extend_from_slice(&self.head);
+        push_json(out, &seq);
+        out.extend_from_slice(STREAM);
+        out.extend_from_slice(stream_name(stream).as_bytes());
+        out.extend_from_slice(CHUNK);
+        STANDARD.encode_append(chunk, out);
+        out.extend_from_slice(TAIL);
+    }
+
+    /// A whole message.
+    pub fn message(&self, seq: u64, stream: OutputStream, chunk: &[u8]) -> Bytes {
+        let mut out = Vec::new();
+        self.encode(seq, stream, chunk, &mut out);
+        out.into()
+    }
+
+    /// The size in bytes of the message with a chunk of this size.
+    pub fn encoded_length(&self, seq: u64, stream: OutputStream, chunk_bytes: usize) -> usize {
+        let digits = seq.checked_ilog10().map_or(1, |log| log as usize + 1);
+        self.head.len()
+            + digits
+            + STREAM.len()
+            + stream_name(stream).len()
+            + CHUNK.len()
+            + chunk_bytes.div_ceil(3).saturating_mul(4)
+            + TAIL.len()
+    }
+}
+
+/// The parameters of a `process/output` notification, with the id still in the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output<'a> {
+    /// The process.
+    pub process_id: &'a str,
+    /// Sequence number.
+    pub seq: u64,
+    /// The stream.
+    pub stream: OutputStream,
+    /// The bytes.
+    pub chunk: Bytes,
+}
+
+/// Decodes a `process/output` notification of the usual layout. None: ask [`decode`](super::decode).
+pub fn decode_output<'a>(message: &'a [u8], limits: &MessageLimits) -> Option<Output<'a>> {
+    within(message, limits, OUTPUT_VALUES)?;
+    let rest = message.strip_prefix(OUTPUT_HEAD)?;
+    let (process_id, rest) = plain_text(rest)?;
+    let (seq, rest) = number(rest.strip_prefix(SEQ)?)?;
+    let (stream, rest) = plain_text(rest.strip_prefix(STREAM)?)?;
+    let stream = [OutputStream::Stdout, OutputStream::Stderr, OutputStream::Pty]
+        .into_iter()
+        .find(|known| stream_name(*known) == stream)?;
+    let chunk = base64(rest.strip_prefix(CHUNK)?.strip_suffix(TAIL)?)?;
+    Some(Output { process_id, seq, stream, chunk })
+}
+
+/// Encodes a `process/write` request.
+pub fn encode_write(id: &RequestId, params: &WriteParams) -> Bytes {
+    let WriteParams { process_id, chunk: Base64(chunk), write_id } = params;
+    let texts = process_id.as_str().len() + write_id.len();
+    let mut out = Vec::with_capacity(SMALL_PARTS_BYTES + texts + chunk.len().div_ceil(3).saturating_mul(4));
+    out.extend_from_slice(ID);
+    push_id(&mut out, id);
+    out.extend_from_slice(WRITE_HEAD.strip_suffix(b"\"").unwrap_or(WRITE_HEAD));
+    push_json(&mut out, process_id);
+    out.extend_from_slice(CHUNK.strip_prefix(b"\"").unwrap_or(CHUNK));
+    STANDARD.encode_append(chunk, &mut out);
+    out.extend_from_slice(WRITE_ID.strip_suffix(b"\"").unwrap_or(WRITE_ID));
+    push_json(&mut out, write_id);
+    out.extend_from_slice(TAIL.strip_prefix(b"\"").unwrap_or(TAIL));
+    out.into()
+}
+
+/// Decodes a `process/write` request of the usual layout. None: ask [`decode`](super::decode).
+pub fn decode_write(message: &[u8], limits: &MessageLimits) -> Option<(RequestId, WriteParams)> {
+    within(message, limits, WRITE_VALUES)?;
+    let (id, rest) = id(message.strip_prefix(ID)?)?;
+    let (process_id, rest) = plain_text(rest.strip_prefix(WRITE_HEAD)?)?;
+    // The write id is looked for from the end, since the payload would have to be searched for its own end.
+    let rest = rest.strip_prefix(CHUNK)?.strip_suffix(TAIL)?;
+    let (rest, write_id) = rest.split_at_checked(rest.iter().rposition(|byte| *byte == b'"')? + 1)?;
+    let write_id = whole_plain_text(write_id)?;
+    let chunk = base64(rest.strip_suffix(WRITE_ID)?)?;
+    let params = WriteParams { process_id: ProcessId::new(process_id), chunk: chunk.into(), write_id: write_id.into() };
+    Some((id, params))
+}
+
+/// Whether the limits allow a message of this size, with so many values and two containers in each other.
+fn within(message: &[u8], limits: &MessageLimits, values: usize) -> Option<()> {
+    let allowed = message.len() <= limits.max_message_bytes
+        && values <= limits.max_json_values
+        && CONTAINERS <= limits.max_json_depth;
+    allowed.then_some(())
+}
+
+/// The text of a string without escapes, and what follows, which begins with the closing quote.
+fn plain_text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (text, rest) = bytes.split_at_checked(plain_length(bytes))?;
+    rest.starts_with(b"\"").then_some(())?;
+    Some((std::str::from_utf8(text).ok()?, rest))
+}
+
+fn whole_plain_text(bytes: &[u8]) -> Option<&str> {
+    (plain_length(bytes) == bytes.len()).then_some(())?;
+    std::str::from_utf8(bytes).ok()
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = bytes.iter().take(MAX_DIGITS + 1).take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = bytes.split_at_checked(digits)?;
+    if digits.len() > 1 && digits.starts_with(b"0") {
+        return None;
+    }
+    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+}
+
+fn id(bytes: &[u8]) -> Option<(RequestId, &[u8])> {
+    if let Some(text) = bytes.strip_prefix(b"\"") {
+        let (text, rest) = plain_text(text)?;
+        return Some((text.into(), rest.strip_prefix(b"\"")?));
+    }
+    let (number, rest) = number(bytes)?;
+    Some((RequestId::Number(number.try_into().ok()?), rest))
+}
+
+fn base64(text: &[u8]) -> Option<Bytes> {
+    STANDARD.decode_to_vec(text).ok().map(Bytes::from)
+}
+
+const OUTPUT_HEAD: &[u8] = b"{\"method\":\"process/output\",\"params\":{\"processId\":\"";
+const SEQ: &[u8] = b"\",\"seq\":";
+const STREAM: &[u8] = b",\"stream\":\"";
+const CHUNK: &[u8] = b"\",\"chunk\":\"";
+const TAIL: &[u8] = b"\"}}";
+const ID: &[u8] = b"{\"id\":";
+const WRITE_HEAD: &[u8] = b",\"method\":\"process/write\",\"params\":{\"processId\":\"";
+const WRITE_ID: &[u8] = b"\",\"writeId\":\"";
+
+/// The values of an output message: two objects, the method, and four members.
+const OUTPUT_VALUES: usize = 7;
+
+/// The values of a write: two objects, the id, the method, and three members.
+const WRITE_VALUES: usize = 7;
+
+const CONTAINERS: usize = 2;
+
+/// Digits of the largest unsigned 64-bit integer.
+const MAX_DIGITS: usize = 20;
+
+/// More than the fixed parts of a write take.
+const SMALL_PARTS_BYTES: usize = 128;
