@@ -46,10 +46,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(
-        commands: mpsc::UnboundedSender<Command>,
-        ended: watch::Receiver<Option<Arc<str>>>,
-    ) -> Arc<Self> {
+    pub(super) fn new(commands: mpsc::UnboundedSender<Command>, ended: watch::Receiver<Option<Arc<str>>>) -> Arc<Self> {
         Arc::new(Self { commands, ended, next_route: AtomicU64::new(1) })
     }
 

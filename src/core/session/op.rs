@@ -32,14 +32,28 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Starts a process; the request carries its id.
-    Start { request: Box<ExecRequest> },
+    Start {
+        request: Box<ExecRequest>,
+    },
     /// Follows a process that exists.
-    Attach { process_id: ProcessId, after_seq: u64 },
-    Write { data: Bytes },
+    Attach {
+        process_id: ProcessId,
+        after_seq: u64,
+    },
+    Write {
+        data: Bytes,
+    },
     CloseStdin,
-    Resize { size: TerminalSize },
-    Signal { signal: Signal },
-    Terminate { grace: Duration, descendants: bool },
+    Resize {
+        size: TerminalSize,
+    },
+    Signal {
+        signal: Signal,
+    },
+    Terminate {
+        grace: Duration,
+        descendants: bool,
+    },
     List,
     Info,
     Status,
