@@ -3,4 +3,13 @@
 //! Rules of this directory: no tokio, no `Instant::now`, no callback, no channel, no randomness. Inputs are
 //! `handle_*(now, …)` and commands; outputs are `poll_*`. A spurious timeout changes nothing.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+#![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
+
+mod dedupe;
+pub(crate) mod keepalive;
+pub(crate) mod peer;
+pub(crate) mod replay;
 pub(crate) mod session;
+pub(crate) mod stdin_queue;

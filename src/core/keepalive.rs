@@ -1,0 +1,103 @@
+//! When to ask a peer for a sign of life, and when to give it up.
+//!
+//! Any byte from the peer is a sign of life, also inside a message that is not complete yet: a peer that is busy sending
+//! something huge is alive. What we send is none. While we do not read, because the peer does not take our answers, its
+//! silence says nothing, and its time stands still.
+//!
+//! Used by both sides. Invariants: a spurious timeout changes nothing; time that goes back is taken as standing still.
+
+use std::time::Duration;
+
+use crate::config::Keepalive as Config;
+use crate::time::{Instant, after};
+
+/// The liveness of one connection.
+#[derive(Debug)]
+pub(crate) struct Keepalive {
+    config: Config,
+    received_bytes: u64,
+    last_life: Instant,
+    next_ping: Instant,
+    listening: bool,
+    /// The transport has no pings, so silence is no evidence.
+    disabled: bool,
+}
+
+/// What a timeout asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Alive,
+    /// A ping. If the transport has none, call [`Keepalive::disable`].
+    Ping,
+    /// The end of the connection.
+    Dead {
+        /// How long nothing was heard.
+        silence: Duration,
+    },
+}
+
+impl Keepalive {
+    /// For a connection made at `now`.
+    pub(crate) fn new(config: Config, now: Instant) -> Self {
+        Self {
+            config,
+            received_bytes: 0,
+            last_life: now,
+            next_ping: after(now, config.ping_interval),
+            listening: true,
+            disabled: false,
+        }
+    }
+
+    /// How many bytes have come from the peer so far.
+    pub(crate) fn handle_received(&mut self, now: Instant, received_bytes: u64) {
+        if received_bytes > self.received_bytes {
+            self.received_bytes = received_bytes;
+            self.last_life = self.last_life.max(now);
+        }
+    }
+
+    /// Whether this end reads from now on.
+    pub(crate) fn set_listening(&mut self, now: Instant, listening: bool) {
+        if listening && !self.listening {
+            self.last_life = self.last_life.max(now);
+        }
+        self.listening = listening;
+    }
+
+    /// The transport cannot ping: never give up for silence.
+    pub(crate) fn disable(&mut self) {
+        self.disabled = true;
+    }
+
+    /// When [`Self::handle_timeout`] has something to say.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.disabled {
+            return None;
+        }
+        if self.listening { Some(self.next_ping.min(self.deadline())) } else { Some(self.next_ping) }
+    }
+
+    /// Decides what is due. Report received bytes first.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Verdict {
+        if self.disabled {
+            return Verdict::Alive;
+        }
+        if self.listening && now >= self.deadline() {
+            return Verdict::Dead { silence: now.saturating_duration_since(self.last_life) };
+        }
+        if now >= self.next_ping {
+            self.next_ping = after(now, self.config.ping_interval);
+            return Verdict::Ping;
+        }
+        Verdict::Alive
+    }
+
+    fn deadline(&self) -> Instant {
+        after(self.last_life, self.config.silence_limit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+//! The server side of a session and of the connection that is attached to it, without I/O.
+//!
+//! A [`Peer`] is told what happens (`handle_*`) and asked what to do (`poll_*`). Its driver gives it messages, events of
+//! processes and the ends of what it asked for, carries out its [`Action`]s, and sends what it hands out. The part of a
+//! connection before it has a session is in [`lobby`].
+//!
+//! ```text
+//!                attach                       initialized
+//!   detached ──────────────▶ attached, hello ─────────────▶ attached ──┐
+//!      ▲  │                        │                           │       │ messages, events, completions
+//!      │  │ time to live is over   │ disconnect                │  ◀────┘
+//!      │  ▼                        │                           │
+//!      │ expired                   │                           │
+//!      └───────────────────────────┴───────────────────────────┘
+//!
+//!   process:  (free) ─ start ─▶ starting ─ started ─▶ running ─▶ exited ─▶ closed ─ retention is over ─▶ (free)
+//!                                  └─ failed, cancelled ─▶ (free)
+//! ```
+//!
+//! Order of polling: [`Peer::poll_action`] until none, [`Peer::poll_transmit`] while the connection takes messages, then
+//! [`Peer::poll_timeout`]. Any input may make work for all three.
+//!
+//! Rules beyond those of [`ProcessLog`](super::replay::ProcessLog) and [`StdinQueue`](super::stdin_queue::StdinQueue):
+//!
+//! - Requests that name one process take effect in the order in which they came. While it is being started they wait;
+//!   a terminate does not wait but cancels the start. A waiting read delays nothing.
+//! - Answers go out before output. A process's first event goes out after the answer to its start. Processes with output
+//!   take turns, one event each.
+//! - What was not answered when a connection ends has no answer (house invariant 4), and if it was waiting, no effect.
+//! - All that is held is bounded (6): processes, calls without an answer, and bytes of such calls by refusal; answers
+//!   that the client does not take by not reading further ([`Peer::wants_input`]); output by pausing its process
+//!   ([`Peer::wants_output`]).
+//! - A spurious timeout, and the end of an action of a process that is no longer known, change nothing (7).
+//! - Without work, [`Peer::poll_timeout`] is what retention and the time to live need (8).
+
+mod action;
+mod calls;
+mod fault;
+pub(crate) mod lobby;
+mod process;
+mod reply;
+mod request;
+mod start;
+mod timers;
+mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub(crate) use self::action::{Action, Completion};
+pub(crate) use self::fault::Fault;
+pub(crate) use self::process::ProcessKey;
+use self::process::{Phase, Process, Processes};
+use self::reply::Reply;
+pub(crate) use self::request::Call;
+use self::request::Request;
+use self::timers::{Timer, Timers};
+use super::replay::Reader;
+use crate::config::ServerConfig;
+use crate::error::{PeerMisbehaved, WaitError};
+use crate::event::Event;
+use crate::info::{EnvironmentInfo, Features};
+use crate::request::ProcessId;
+use crate::time::{Instant, after};
+use crate::wire::codec::{self, Message};
+use crate::wire::extension::{AckParams, Offer};
+use crate::wire::initialize::InitializeResult;
+use crate::wire::method::{self, Notification};
+use crate::wire::{RequestId, codec::Payload};
+
+/// One session. See the [module documentation](self).
+#[derive(Debug)]
+pub(crate) struct Peer {
+    session_id: String,
+    config: Arc<ServerConfig>,
+    /// What this server could do for a client that asks for it.
+    offered: Features,
+    /// The operating system of the place, by which paths are checked.
+    os: Option<String>,
+    connection: Option<Connection>,
+    /// How many connections there have been.
+    connections: u64,
+    /// When the session is over, if nobody comes back.
+    expires_at: Option<Instant>,
+    processes: Processes,
+    /// Those with something to send, in turn.
+    round: VecDeque<ProcessKey>,
+    timers: Timers,
+    actions: VecDeque<Action>,
+    /// Bytes of writes that were accepted and are not yet done, or wait.
+    stdin_bytes: usize,
+    next_read: u64,
+    shutting_down: bool,
+}
+
+/// The attached connection.
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    initialized: bool,
+    /// What both sides have.
+    features: Features,
+    answers: VecDeque<(RequestId, Reply)>,
+    answer_bytes: usize,
+    /// Calls without an answer, and the bytes of their messages.
+    calls: usize,
+    call_bytes: usize,
+}
+
+/// Stop reading from a client that leaves so many of its answers unread.
+const MAX_ANSWERS: usize = 1_024;
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// Calls beyond the limit, for requests that do not wait for a process.
+const RESERVED_CALLS: usize = 64;
+
+impl Peer {
+    /// A session that nobody is attached to yet.
+    pub(crate) fn new(session_id: String, config: Arc<ServerConfig>, backend: Features, now: Instant) -> Self {
+        let expires_at = Some(after(now, config.session_ttl));
+        Self {
+            session_id,
+            config,
+            // Acknowledgements and the list need nothing of the backend.
+            offered: Features { credits: true, list: true, ..backend },
+            os: None,
+            connection: None,
+            connections: 0,
+            expires_at,
+            processes: Processes::default(),
+            round: VecDeque::new(),
+            timers: Timers::default(),
+            actions: VecDeque::new(),
+            stdin_bytes: 0,
+            next_read: 0,
+            shutting_down: false,
+        }
+    }
+
+    pub(crate) fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// A client is attached by the request `id`, which is answered. `offer` is what it has beyond the plain wire.
+    pub(crate) fn attach(&mut self, now: Instant, id: RequestId, offer: Option<&Offer>, info: &EnvironmentInfo) {
+        debug_assert!(self.connection.is_none(), "one connection at a time");
+        let asked = offer
+            .map_or_else(Features::default, |offer| Features::from_names(offer.features.iter().map(String::as_str)));
+        let features = self.offered.intersection(asked);
+        let reader = if features.credits { Reader::Credits } else { Reader::Plain };
+        self.connections += 1;
+        self.expires_at = None;
+        self.os.clone_from(&info.platform_os);
+        let mut has_backlog = false;
+        for key in self.processes.keys() {
+            let Some(process) = self.processes.get_mut(key) else { continue };
+            process.log.attach(reader);
+            has_backlog |= process.log.has_backlog();
+        }
+        if has_backlog {
+            self.timers.insert(after(now, BACKLOG_PATIENCE), Timer::Backlog { connection: self.connections });
+        }
+        self.connection = Some(Connection {
+            number: self.connections,
+            initialized: false,
+            features,
+            answers: VecDeque::new(),
+            answer_bytes: 0,
+            calls: 0,
+            call_bytes: 0,
+        });
+        let result = InitializeResult {
+            session_id: self.session_id.clone(),
+            environment_info: Some(self.environment_info(info)),
+        };
+        self.push_answer(id, Reply::Initialize(Box::new(result)));
+    }
+
+    /// The connection is gone. Its calls end without an answer.
+    pub(crate) fn handle_disconnect(&mut self, now: Instant) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        self.expires_at = Some(after(now, self.config.session_ttl));
+        self.round.clear();
+        for key in self.processes.keys() {
+            let Some(process) = self.processes.get_mut(key) else { continue };
+            process.in_round = false;
+            process.log.detach();
+            for read in process.reads.drain(..) {
+                self.timers.remove(read.deadline, Timer::Read { process: key, read: read.serial });
+            }
+            if let Phase::Starting { held, .. } = &mut process.phase {
+                held.clear();
+            }
+            self.with_stdin(key, |stdin| stdin.abandon_waiting());
+        }
+    }
+
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Whether the session's time is over.
+    pub(crate) fn is_expired(&self, now: Instant) -> bool {
+        self.expires_at.is_some_and(|at| now >= at)
+    }
+
+    /// When [`Self::handle_timeout`] has something to do, or the session is over.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match (self.timers.first(), self.expires_at) {
+            (Some(timer), Some(expiry)) => Some(timer.min(expiry)),
+            (timer, expiry) => timer.or(expiry),
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Read { process, read } => self.end_waiting_read(process, read),
+                Timer::Retention { process } => self.forget(process),
+                Timer::CloseStreams { process } => self.close_streams(now, process),
+                Timer::Backlog { connection } => {
+                    if self.connections == connection {
+                        for key in self.processes.keys() {
+                            if let Some(process) = self.processes.get_mut(key) {
+                                process.log.release_backlog();
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether more messages may be read: not while the client leaves its answers unread.
+    pub(crate) fn wants_input(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| {
+            connection.answers.len() < MAX_ANSWERS && connection.answer_bytes < MAX_ANSWER_BYTES
+        })
+    }
+
+    /// Whether the events of `process` may be pulled.
+    pub(crate) fn wants_output(&self, process: ProcessKey) -> bool {
+        self.processes.get(process).is_some_and(|process| process.log.wants_output())
+    }
+
+    /// A message of the attached client.
+    ///
+    /// # Errors
+    ///
+    /// What the client did that ends its connection.
+    pub(crate) fn handle_message(&mut self, now: Instant, message: &Bytes) -> Result<(), PeerMisbehaved> {
+        if self.connection.is_none() {
+            return Ok(());
+        }
+        let config = Arc::clone(&self.config);
+        if let Some((id, write)) = codec::hot::decode_write(message, &config.messages) {
+            self.handle_request(now, id, message.len(), |_| Ok(Request::Write(write)));
+            return Ok(());
+        }
+        match codec::decode(message, &config.messages) {
+            Err(malformed) => self.push_answer(RequestId::MALFORMED, Reply::Fault(Fault::malformed(&malformed))),
+            Ok(Message::Request { id, method, params }) => {
+                self.handle_request(now, id, message.len(), |features| Request::decode(&method, params, features));
+            }
+            Ok(Message::Notification { method, params }) => return self.handle_notification(&method, params),
+            Ok(Message::Response { id, .. } | Message::Error { id, .. }) => {
+                return Err(PeerMisbehaved::Protocol(format!("an answer with id {id}, which was never asked")));
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_notification(&mut self, method: &str, params: Payload<'_>) -> Result<(), PeerMisbehaved> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        match method {
+            method::Initialized::NAME => connection.initialized = true,
+            method::Ack::NAME if connection.features.credits => {
+                let AckParams { acks } =
+                    params.decode().map_err(|error| PeerMisbehaved::Malformed { reason: error.to_string() })?;
+                for (id, seq) in acks {
+                    // One that is forgotten, or was never there, needs no acknowledgement.
+                    if let Some(process) = self.processes.key(&id).and_then(|key| self.processes.get_mut(key)) {
+                        process.log.acknowledge(seq);
+                    }
+                }
+            }
+            _ => return Err(PeerMisbehaved::Protocol(format!("unexpected notification {method:?}"))),
+        }
+        Ok(())
+    }
+
+    fn handle_request(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        bytes: usize,
+        decode: impl FnOnce(Features) -> Result<Request, Fault>,
+    ) {
+        let request = match decode(self.features()) {
+            Ok(request) => request,
+            Err(fault) => return self.push_answer(id, Reply::Fault(fault)),
+        };
+        if let Some(fault) = self.refusal(&request, bytes) {
+            return self.push_answer(id, Reply::Fault(Fault::invalid_request(fault)));
+        }
+        let Some(connection) = &mut self.connection else { return };
+        connection.calls += 1;
+        connection.call_bytes += bytes;
+        let call = Call { connection: connection.number, id, bytes };
+        self.dispatch(now, call, request);
+    }
+
+    /// Why a request is refused whatever it asks for: the state of the handshake, or a limit.
+    fn refusal(&self, request: &Request, bytes: usize) -> Option<String> {
+        let connection = self.connection.as_ref()?;
+        if matches!(request, Request::Initialize(_)) {
+            return Some("initialize may only be sent once per connection".into());
+        }
+        if !connection.initialized {
+            return Some(format!("client must send initialized before using {} methods", request.family()));
+        }
+        let limit = self.config.max_requests_in_flight;
+        // A client that has filled the limit can still end processes and ask for things.
+        let reserve = if request.may_wait() { 0 } else { RESERVED_CALLS };
+        if connection.calls >= limit.saturating_add(reserve) {
+            return Some(format!("more than {limit} requests without an answer"));
+        }
+        let limit = self.config.max_request_bytes_in_flight;
+        if request.is_bulky() && connection.call_bytes.saturating_add(self.stdin_bytes).saturating_add(bytes) > limit {
+            return Some(format!("more than {limit} bytes of requests without an answer and of input not yet written"));
+        }
+        None
+    }
+
+    /// An event of a process, the failure of its backend, or the end of its events without a close.
+    pub(crate) fn handle_event(&mut self, now: Instant, key: ProcessKey, event: Option<Result<Event, WaitError>>) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        let log = &mut process.log;
+        if log.close().is_some() {
+            return;
+        }
+        match event {
+            Some(Ok(Event::Output(output))) => log.push_output(output.stream, output.bytes),
+            Some(Ok(Event::Gap(gap))) => {
+                log.push_gap(gap.last_seq.saturating_sub(gap.first_seq).saturating_add(1), gap.bytes);
+            }
+            Some(Ok(Event::Exited(exited))) => {
+                log.push_exit(exited.status, exited.sandbox_denied);
+                if let Some(patience) = self.config.close_streams_after_exit {
+                    self.timers.insert(after(now, patience), Timer::CloseStreams { process: key });
+                }
+            }
+            Some(Ok(Event::Closed(closed))) => log.push_close(closed.totals, closed.cut),
+            Some(Err(error)) => log.fail(error.to_string()),
+            None => log.fail("the backend ended its events before their end".into()),
+        }
+        self.after_event(now, key);
+    }
+
+    /// Ends everything: every process is asked to stop, starts are cancelled, nothing new is started.
+    pub(crate) fn begin_shutdown(&mut self, now: Instant) {
+        self.shutting_down = true;
+        for key in self.processes.keys() {
+            let Some(process) = self.processes.get(key) else { continue };
+            if process.is_starting() {
+                self.cancel_start(now, key);
+            } else if process.log.exit().is_none() {
+                let grace = self.config.shutdown_grace;
+                self.actions.push_back(Action::Terminate { process: key, grace, descendants: false, call: None });
+            }
+        }
+    }
+
+    /// Whether no process runs, and the client was handed all that there was to say.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.processes.iter().all(|(_, process)| process.log.exit().is_some())
+            && self.connection.as_ref().is_none_or(|connection| connection.answers.is_empty() && self.round.is_empty())
+    }
+
+    /// The processes whose tree may still live: those that are not closed.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = ProcessKey> {
+        self.processes.iter().filter(|(_, process)| process.log.close().is_none()).map(|(key, _)| key)
+    }
+
+    fn after_event(&mut self, now: Instant, key: ProcessKey) {
+        self.enter_round(key);
+        self.wake_reads(key);
+        if self.processes.get(key).is_some_and(|process| process.log.close().is_some()) {
+            self.with_stdin(key, |stdin| stdin.handle_process_closed());
+            self.timers.insert(after(now, self.config.closed_retention), Timer::Retention { process: key });
+        }
+    }
+
+    /// The server's own option: the streams have been open for long enough after the exit.
+    fn close_streams(&mut self, now: Instant, key: ProcessKey) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        if process.log.close().is_none() {
+            process.log.push_close(None, true);
+            self.actions.push_back(Action::StopFollowing { process: key });
+            self.after_event(now, key);
+        }
+    }
+
+    fn forget(&mut self, key: ProcessKey) {
+        if let Some(process) = self.processes.remove(key) {
+            self.stdin_bytes -= process.stdin.held_bytes();
+            self.actions.push_back(Action::Forget { process: key });
+        }
+    }
+
+    /// The bytes of the call's message are held, and counted, elsewhere from now on.
+    fn release_bytes(&mut self, call: &mut Call) {
+        let bytes = std::mem::take(&mut call.bytes);
+        if let Some(connection) = &mut self.connection
+            && connection.number == call.connection
+        {
+            connection.call_bytes -= bytes;
+        }
+    }
+
+    fn answer(&mut self, call: Call, reply: Reply) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.number != call.connection {
+            return;
+        }
+        connection.calls -= 1;
+        connection.call_bytes -= call.bytes;
+        self.push_answer(call.id, reply);
+    }
+
+    fn push_answer(&mut self, id: RequestId, reply: Reply) {
+        if let Some(connection) = &mut self.connection {
+            connection.answer_bytes += reply.held_bytes();
+            connection.answers.push_back((id, reply));
+        }
+    }
+
+    fn environment_info(&self, info: &EnvironmentInfo) -> crate::wire::environment::EnvironmentInfo {
+        let offer = self
+            .offered
+            .any()
+            .then(|| Offer { version: EXTENSION_VERSION, features: self.offered.names().map(Into::into).collect() });
+        reply::environment_info(info, offer)
+    }
+
+    fn features(&self) -> Features {
+        self.connection.as_ref().map_or_else(Features::default, |connection| connection.features)
+    }
+
+    fn reader(&self) -> Reader {
+        match &self.connection {
+            None => Reader::Detached,
+            Some(connection) if connection.features.credits => Reader::Credits,
+            Some(_) => Reader::Plain,
+        }
+    }
+
+    fn process_of(&mut self, id: &ProcessId) -> Option<(ProcessKey, &mut Process)> {
+        let key = self.processes.key(id)?;
+        Some((key, self.processes.get_mut(key)?))
+    }
+}
+
+/// The version of the extension that this server speaks.
+const EXTENSION_VERSION: u64 = 1;
+
+/// How long what came while a plain client was away waits to be read, before its processes go on regardless.
+const BACKLOG_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,0 +1,138 @@
+//! Answers on their way: kept as what they say, and encoded when the connection takes them.
+
+use bytes::Bytes;
+
+use super::fault::Fault;
+use super::process::Process;
+use crate::core::replay::{Exit, Reading};
+use crate::event::Totals;
+use crate::info::EnvironmentInfo;
+use crate::request::ProcessId;
+use crate::status::{ExitStatus, LimitExceeded};
+use crate::wire::codec;
+use crate::wire::environment::{self, EnvironmentStatus, StatusResult};
+use crate::wire::extension::{
+    CloseStdinResult, CloseStdinStatus, ClosedExtension, ExitedExtension, Limit, ListResult, Offer, ReadExtension,
+    TotalBytes,
+};
+use crate::wire::initialize::InitializeResult;
+use crate::wire::method::Empty;
+use crate::wire::process::{ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};
+use crate::wire::{Base64, RequestId};
+
+/// An answer without its id.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Initialize(Box<InitializeResult>),
+    Info(Box<environment::EnvironmentInfo>),
+    Status,
+    List(ListResult),
+    Start(Box<StartResult>),
+    Read(Box<ReadResult>),
+    Write(WriteStatus),
+    CloseStdin(CloseStdinStatus),
+    Terminate { running: bool },
+    Empty,
+    Fault(Fault),
+}
+
+impl Reply {
+    /// About how many bytes it holds while it waits.
+    pub(super) fn held_bytes(&self) -> usize {
+        const FIXED: usize = 256;
+        FIXED
+            + match self {
+                Self::Read(result) => result.chunks.iter().map(|chunk| chunk.chunk.0.len() + FIXED).sum(),
+                Self::List(list) => list.processes.iter().map(|listed| listed.process_id.as_str().len() + FIXED).sum(),
+                Self::Initialize(_) | Self::Info(_) => 4 * FIXED,
+                Self::Start(result) => result.process_id.as_str().len(),
+                Self::Fault(fault) => fault.held_bytes(),
+                Self::Status | Self::Write(_) | Self::CloseStdin(_) | Self::Terminate { .. } | Self::Empty => 0,
+            }
+    }
+
+    pub(super) fn encode(&self, id: &RequestId) -> Bytes {
+        match self {
+            Self::Initialize(result) => codec::encode_response(id, result),
+            Self::Info(result) => codec::encode_response(id, result),
+            Self::Status => codec::encode_response(id, &StatusResult { status: EnvironmentStatus::Ready }),
+            Self::List(result) => codec::encode_response(id, result),
+            Self::Start(result) => codec::encode_response(id, result),
+            Self::Read(result) => codec::encode_response(id, result),
+            Self::Write(status) => codec::encode_response(id, &WriteResult { status: *status }),
+            Self::CloseStdin(status) => codec::encode_response(id, &CloseStdinResult { status: *status }),
+            Self::Terminate { running } => codec::encode_response(id, &TerminateResult { running: *running }),
+            Self::Empty => codec::encode_response(id, &Empty),
+            Self::Fault(fault) => fault.encode(id),
+        }
+    }
+}
+
+/// The answer to a read.
+pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool) -> Reply {
+    let log = &process.log;
+    let exit = log.exit();
+    let longarm = with_facts.then(|| ReadExtension {
+        total_bytes: total_bytes(log.close().and_then(|close| close.totals).unwrap_or_else(|| log.totals())),
+        offset: reading.offset,
+        signal: exit.and_then(|exit| exit.status.signal()),
+        limit: exit.and_then(|exit| limit(exit.status)),
+        cut: log.close().is_some_and(|close| close.cut),
+    });
+    Reply::Read(Box::new(ReadResult {
+        chunks: reading
+            .chunks
+            .into_iter()
+            .map(|chunk| ReadChunk { seq: chunk.seq, stream: chunk.stream, chunk: Base64(chunk.bytes) })
+            .collect(),
+        next_seq: reading.next_seq,
+        exited: exit.is_some(),
+        exit_code: exit.map(|exit| exit.status.wire_code()),
+        closed: log.close().is_some(),
+        failure: log.failure().map(Into::into),
+        sandbox_denied: exit.is_some_and(|exit| exit.sandbox_denied),
+        longarm,
+    }))
+}
+
+/// What goes beyond the exit code, if anything does.
+pub(super) fn exited_extension(exit: &Exit) -> Option<ExitedExtension> {
+    let extension = ExitedExtension { signal: exit.status.signal(), limit: limit(exit.status) };
+    (extension != ExitedExtension::default()).then_some(extension)
+}
+
+pub(super) fn closed_extension(totals: Totals, cut: bool) -> ClosedExtension {
+    ClosedExtension { total_bytes: total_bytes(totals), cut }
+}
+
+fn limit(status: ExitStatus) -> Option<Limit> {
+    Some(match status.limit_exceeded()? {
+        LimitExceeded::Time => Limit::Time,
+        LimitExceeded::Output => Limit::Output,
+    })
+}
+
+const fn total_bytes(totals: Totals) -> TotalBytes {
+    TotalBytes { stdout: totals.stdout, stderr: totals.stderr, pty: totals.pty }
+}
+
+pub(super) fn start_result(process_id: ProcessId, sandbox_type: Option<String>) -> Reply {
+    Reply::Start(Box::new(StartResult { process_id, sandbox_type }))
+}
+
+/// The facts of the place as this server passes them on. Flags of the backend are not among them: they are about methods,
+/// and this server has only its own.
+pub(super) fn environment_info(info: &EnvironmentInfo, offer: Option<Offer>) -> environment::EnvironmentInfo {
+    environment::EnvironmentInfo {
+        shell: environment::Shell { name: info.shell.name.clone(), path: info.shell.path.clone() },
+        executor_version: info.executor_version.clone(),
+        provider_id: info.provider_id.clone(),
+        cwd: info.cwd.clone(),
+        user_home_dir: info.home_dir.clone(),
+        platform_os: info.platform_os.clone(),
+        prepend_path_dirs: info.prepend_path_dirs.clone(),
+        temporary_directories: info.temporary_directories.clone(),
+        temp_dir: info.temp_dir.clone(),
+        capabilities: environment::Capabilities { longarm: offer, ..environment::Capabilities::default() },
+    }
+}

@@ -1,0 +1,195 @@
+//! `process/start`: its checks, in their order, and the request that the backend gets.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::fault::Fault;
+use crate::env_policy::{Inherit, ShellEnvPolicy};
+use crate::error::InvalidRequest;
+use crate::info::Features;
+use crate::request::{ExecRequest, Metadata, Stdin, TerminalSize};
+use crate::sandbox::SandboxIntent;
+use crate::wire::extension::StartExtension;
+use crate::wire::process::{self as wire, StartParams};
+
+/// Longest process id. The reference has no limit; one that is never reached keeps a hostile client from storing ids.
+const MAX_PROCESS_ID_BYTES: usize = 1 << 20;
+
+/// Checks what can be said without the session's processes, in the order of the specification (8.1.1), and makes the
+/// request. `os` is the operating system of the place, if known; `features` are those that the client may use.
+pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Features) -> Result<ExecRequest, Fault> {
+    if params.network_proxy.is_some() {
+        return Err(unavailable("this executor has no network proxy (networkProxy)"));
+    }
+    if let Some(os) = os {
+        params.cwd.to_native(os).map_err(|error| {
+            Fault::invalid_params(format!(
+                "cwd URI `{}` is not valid on this exec-server host: {error}",
+                params.cwd.as_str()
+            ))
+        })?;
+    }
+    let sandbox = params.sandbox.as_ref().map(|sandbox| intent(sandbox.as_json())).transpose()?.flatten();
+    if params.enforce_managed_network && sandbox.is_none() {
+        return Err(unavailable("a managed network (enforceManagedNetwork) cannot be enforced without a sandbox"));
+    }
+    if params.process_id.as_str().len() > MAX_PROCESS_ID_BYTES {
+        return Err(Fault::invalid_params(format!("processId is longer than {MAX_PROCESS_ID_BYTES} bytes")));
+    }
+    if params.argv.is_empty() {
+        return Err(Fault::invalid_params("argv must not be empty"));
+    }
+    let extension = params.longarm.unwrap_or_default();
+    check_features(&extension, features)?;
+
+    let mut request = ExecRequest::new(params.argv)
+        .process_id(params.process_id)
+        .cwd(params.cwd)
+        .envs(params.env)
+        .stdin(if params.pipe_stdin { Stdin::Piped } else { Stdin::Null });
+    request = match params.env_policy {
+        Some(policy) => request.env_policy(env_policy(policy)),
+        None => request.env_clear(),
+    };
+    if params.tty {
+        let size = extension
+            .terminal
+            .map_or_else(TerminalSize::default, |size| TerminalSize { rows: size.rows, cols: size.cols });
+        request = request.terminal(size);
+    }
+    if let Some(arg0) = params.arg0 {
+        request = request.arg0(arg0);
+    }
+    if let Some(metadata) = params.metadata {
+        request = request.metadata(Metadata::new(metadata.thread_id, metadata.tool_call_id));
+    }
+    if let Some(limit) = extension.time_limit_ms {
+        request = request.time_limit(Duration::from_millis(limit));
+    }
+    if let Some(limit) = extension.output_limit_bytes {
+        request = request.output_limit_bytes(limit);
+    }
+    if let Some(grace) = extension.stop_grace_ms {
+        request = request.stop_grace(Duration::from_millis(grace));
+    }
+    if let Some(sandbox) = sandbox {
+        request = request.sandbox(sandbox);
+    }
+    request.validate().map_err(|error| Fault::invalid_params(error.to_string()))?;
+    Ok(request)
+}
+
+/// A member whose feature the client did not ask for, or the place does not have, is refused: to run without a limit that
+/// was asked for is worse.
+fn check_features(extension: &StartExtension, features: Features) -> Result<(), Fault> {
+    let needs = [
+        ("terminal", extension.terminal.is_some(), features.resize),
+        ("timeLimitMs", extension.time_limit_ms.is_some(), features.limits),
+        ("outputLimitBytes", extension.output_limit_bytes.is_some(), features.limits),
+        ("stopGraceMs", extension.stop_grace_ms.is_some(), features.terminate),
+    ];
+    if let Some((name, ..)) = needs.iter().find(|(_, wanted, has)| *wanted && !*has) {
+        return Err(not_agreed(name));
+    }
+    match extension.terminal {
+        Some(size) if size.rows == 0 || size.cols == 0 => {
+            Err(Fault::invalid_params(InvalidRequest::TerminalSize { rows: size.rows, cols: size.cols }.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The client uses a member of the extension that both sides did not agree on.
+pub(super) fn not_agreed(member: &str) -> Fault {
+    Fault::invalid_params(format!("member longarm.{member} needs a feature that was not agreed on"))
+}
+
+fn unavailable(message: &str) -> Fault {
+    Fault::invalid_params(message).with_kind("sandboxUnavailable")
+}
+
+fn env_policy(policy: wire::EnvPolicy) -> ShellEnvPolicy {
+    let mut shell = ShellEnvPolicy::new(match policy.inherit {
+        wire::Inherit::All => Inherit::All,
+        wire::Inherit::Core => Inherit::Core,
+        wire::Inherit::None => Inherit::None,
+    })
+    .ignore_default_excludes(policy.ignore_default_excludes);
+    for pattern in policy.exclude {
+        shell = shell.exclude(pattern);
+    }
+    for (name, value) in policy.set {
+        shell = shell.set(name, value);
+    }
+    for pattern in policy.include_only {
+        shell = shell.include_only(pattern);
+    }
+    shell
+}
+
+/// What the sandbox asks for, or nothing if it asks for no restriction at all. Whether it can be enforced is the
+/// backend's to say: one that cannot refuses the start.
+fn intent(json: &str) -> Result<Option<SandboxIntent>, Fault> {
+    let invalid = |reason: &dyn std::fmt::Display| {
+        Fault::invalid_params(format!("sandbox is invalid: {reason}")).with_kind("sandboxPreparation")
+    };
+    let outline: Outline = serde_json::from_str(json).map_err(|error| invalid(&error))?;
+    if outline.permissions.is_unrestricted() {
+        return Ok(None);
+    }
+    SandboxIntent::from_json(json).map(Some).map_err(|error| invalid(&error))
+}
+
+/// As much of a sandbox as tells whether it restricts anything.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Outline {
+    permissions: Permissions,
+    #[serde(rename = "windowsSandboxLevel")]
+    _windows_sandbox_level: WindowsSandboxLevel,
+}
+
+/// Required by the wire on every platform.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum WindowsSandboxLevel {
+    Disabled,
+    RestrictedToken,
+    Elevated,
+    Mxc,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Permissions {
+    Disabled,
+    External { network: Network },
+    Managed { file_system: FileSystem, network: Network },
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Network {
+    Restricted,
+    Enabled,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum FileSystem {
+    Unrestricted,
+    Restricted {},
+}
+
+impl Permissions {
+    fn is_unrestricted(&self) -> bool {
+        match self {
+            Self::Disabled => true,
+            Self::External { network } => *network == Network::Enabled,
+            Self::Managed { file_system, network } => {
+                matches!(file_system, FileSystem::Unrestricted) && *network == Network::Enabled
+            }
+        }
+    }
+}

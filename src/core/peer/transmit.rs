@@ -1,0 +1,71 @@
+//! What goes to the client, and in which order.
+
+use bytes::Bytes;
+
+use super::process::{Phase, ProcessKey};
+use super::{Peer, reply};
+use crate::core::replay::Unsent;
+use crate::wire::codec;
+use crate::wire::method;
+use crate::wire::process::{ClosedParams, ExitedParams};
+
+impl Peer {
+    /// The next message for the client: an answer, or else one event of the process whose turn it is. The caller sends it
+    /// or loses it.
+    pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
+        let connection = self.connection.as_mut()?;
+        if let Some((id, reply)) = connection.answers.pop_front() {
+            connection.answer_bytes -= reply.held_bytes();
+            return Some(reply.encode(&id));
+        }
+        while let Some(key) = self.round.pop_front() {
+            if let Some(message) = self.next_event_of(key) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
+    /// Whether [`Self::poll_transmit`] has something.
+    pub(crate) fn wants_transmit(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| !connection.answers.is_empty() || !self.round.is_empty())
+    }
+
+    /// Puts a process that has something to send into the round.
+    pub(super) fn enter_round(&mut self, key: ProcessKey) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        if !process.in_round && matches!(process.phase, Phase::Started) && process.log.next_unsent().is_some() {
+            process.in_round = true;
+            self.round.push_back(key);
+        }
+    }
+
+    fn next_event_of(&mut self, key: ProcessKey) -> Option<Bytes> {
+        let features = self.features();
+        let process = self.processes.get_mut(key)?;
+        process.in_round = false;
+        let unsent = process.log.next_unsent()?;
+        let seq = unsent.seq();
+        let message = match unsent {
+            Unsent::Output(chunk) => process.encoder.message(seq, chunk.stream, &chunk.bytes),
+            Unsent::Exit(exit) => codec::encode_notification::<method::Exited>(&ExitedParams {
+                process_id: process.id.clone(),
+                seq,
+                exit_code: exit.status.wire_code(),
+                sandbox_denied: Some(exit.sandbox_denied),
+                longarm: if features.exit { reply::exited_extension(exit) } else { None },
+            }),
+            Unsent::Close(close) => codec::encode_notification::<method::Closed>(&ClosedParams {
+                process_id: process.id.clone(),
+                seq,
+                longarm: match close.totals {
+                    Some(totals) if features.exit => Some(reply::closed_extension(totals, close.cut)),
+                    _ => None,
+                },
+            }),
+        };
+        process.log.mark_sent(seq);
+        self.enter_round(key);
+        Some(message)
+    }
+}
