@@ -1,0 +1,308 @@
+//! A running process, as its owner holds it.
+//!
+//! [`Process`] is unique: it owns the events. [`ProcessHandle`] is a cheap clone for acting on the process from other
+//! tasks, and [`ProcessStdin`] writes to it as to a file.
+//!
+//! # Dropping
+//!
+//! Dropping a [`Process`] kills a process that still runs, with its whole tree, at once and without blocking. A process
+//! that has exited is left alone, together with what it left behind. [`Process::detach`] lets a process live on.
+//! Dropping an [`Events`] gives the events back to the handle; where the handle is gone, the output is discarded, so
+//! that the process does not wait for a reader that will never come.
+
+mod events;
+mod handle;
+mod stdin;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use self::events::{Source, Taken};
+use self::handle::Shared;
+use crate::backend::{Spawned, Terminate};
+use crate::collect::{CollectLimits, CollectedOutput, Collector};
+use crate::error::{SignalError, WaitError, WriteError};
+use crate::event::Event;
+use crate::request::{ProcessId, Signal, TerminalSize};
+use crate::status::ExitStatus;
+
+pub use self::events::Events;
+pub use self::handle::ProcessHandle;
+pub use self::stdin::ProcessStdin;
+
+/// A running process. See the [module documentation](self) for what dropping it does.
+#[must_use = "dropping a process kills it"]
+pub struct Process {
+    handle: ProcessHandle,
+    source: Slot,
+}
+
+/// Where the source of the events is.
+enum Slot {
+    Held(Source),
+    Taken(oneshot::Receiver<Source>),
+}
+
+impl Process {
+    /// Takes charge of what a backend has started. `stop_grace` is what [`terminate`](Self::terminate) grants.
+    pub fn new(spawned: Spawned, stop_grace: Duration) -> Self {
+        let Spawned { process_id, control, events, sandbox_type } = spawned;
+        let shared = Arc::new(Shared::new(process_id, control, sandbox_type, stop_grace));
+        Self { source: Slot::Held(Source::new(events, Arc::clone(&shared))), handle: ProcessHandle::new(shared) }
+    }
+
+    /// The id of the process within its session.
+    pub fn id(&self) -> &ProcessId {
+        self.handle.id()
+    }
+
+    /// The process id of the operating system, where it has a meaning for this host.
+    pub fn os_id(&self) -> Option<u32> {
+        self.handle.os_id()
+    }
+
+    /// The type of sandbox that is enforced, by its wire name; `none` without one, absent if the place cannot say.
+    pub fn sandbox_type(&self) -> Option<&str> {
+        self.handle.sandbox_type()
+    }
+
+    /// A handle for acting on the process from elsewhere. It does not keep the process alive.
+    pub fn handle(&self) -> ProcessHandle {
+        self.handle.clone()
+    }
+
+    /// The next event, or none after the last.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`] if the events cannot be followed any further, again on every later call; `EventsTaken` while an
+    /// [`Events`] exists.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next_event(&mut self) -> Result<Option<Event>, WaitError> {
+        self.source()?.next().await
+    }
+
+    /// The events as a stream of its own. None while another one exists.
+    pub fn take_events(&mut self) -> Option<Events> {
+        self.source().ok()?;
+        let (back, taken) = oneshot::channel();
+        match std::mem::replace(&mut self.source, Slot::Taken(taken)) {
+            Slot::Held(source) => Some(Events::new(Taken::new(source, back))),
+            // `source` has just succeeded, so this does not come up; if it did, the slot would stay as it was.
+            Slot::Taken(taken) => {
+                self.source = Slot::Taken(taken);
+                None
+            }
+        }
+    }
+
+    /// Waits until the process has ended; returns at once if it has. Output may still follow.
+    ///
+    /// A process waits for its reader when too much output is held. So this discards the output that it meets on its way,
+    /// if nobody else holds the events: to keep it, follow the events or [`collect`](Self::collect) instead. While an
+    /// [`Events`] exists, this waits until that one has passed the exit, or takes over when it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`] if the end cannot be known.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again, also after it has returned: the answer stays the same.
+    pub async fn wait(&mut self) -> Result<ExitStatus, WaitError> {
+        let mut outcome = self.handle.shared.outcome();
+        loop {
+            if let Some(known) = outcome.borrow_and_update().clone() {
+                return known;
+            }
+            match &mut self.source {
+                Slot::Held(source) => {
+                    // What this yields is output, which is discarded, or makes the outcome known.
+                    let discarded = source.next().await;
+                    drop(discarded);
+                }
+                Slot::Taken(back) => tokio::select! {
+                    biased;
+                    changed = outcome.changed() => debug_assert!(changed.is_ok(), "the handle keeps the sender"),
+                    source = back => self.source = Slot::Held(source.map_err(|_| WaitError::Closed)?),
+                },
+            }
+        }
+    }
+
+    /// Reads the rest of the output to its end, as [`collect`](Self::collect) does, and gives up the handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`collect`](Self::collect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the process, and so kills it.
+    pub async fn output(mut self, limits: CollectLimits) -> Result<CollectedOutput, WaitError> {
+        self.collect(limits).await
+    }
+
+    /// Reads the rest of the output, keeping a bounded head and tail of each stream, until all streams have ended.
+    ///
+    /// After the exit it waits for the end of the streams for [`CollectLimits::drain_timeout`] at most: a descendant may
+    /// hold them for ever. Then it returns with [`CollectedOutput::still_open`] set, and the events go on.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`]; `EventsTaken` while an [`Events`] exists.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses the output collected so far.
+    pub async fn collect(&mut self, limits: CollectLimits) -> Result<CollectedOutput, WaitError> {
+        let source = self.source()?;
+        let mut collector = Collector::new(limits);
+        let mut deadline = None;
+        loop {
+            let event = match deadline {
+                None => source.next().await?,
+                Some(deadline) => match tokio::time::timeout_at(deadline, source.next()).await {
+                    Ok(event) => event?,
+                    Err(_) => break,
+                },
+            };
+            let Some(event) = event else { break };
+            if matches!(event, Event::Exited(_)) {
+                deadline = tokio::time::Instant::now().checked_add(limits.drain_timeout);
+            }
+            if collector.push(event) {
+                break;
+            }
+        }
+        collector.finish().ok_or(WaitError::Closed)
+    }
+
+    /// Writes all of `data` to standard input, after all earlier writes.
+    ///
+    /// # Errors
+    ///
+    /// A [`WriteError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, the write is applied exactly once, whether or not it is dropped.
+    pub async fn write(&self, data: impl Into<Bytes> + Send) -> Result<(), WriteError> {
+        self.handle.write(data).await
+    }
+
+    /// Closes standard input, after all earlier writes.
+    ///
+    /// # Errors
+    ///
+    /// A [`WriteError`]: `StdinClosed` if it was closed already, `Unsupported` with a terminal (send its end-of-file
+    /// character instead) and towards a place that cannot do it.
+    pub async fn close_stdin(&self) -> Result<(), WriteError> {
+        self.handle.close_stdin().await
+    }
+
+    /// Standard input as a writer. There may be several; their writes interleave.
+    pub fn stdin(&self) -> ProcessStdin {
+        ProcessStdin::new(self.handle())
+    }
+
+    /// Sets the size of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`]; `NoTerminal` without one.
+    pub async fn resize(&self, size: TerminalSize) -> Result<(), SignalError> {
+        self.handle.resize(size).await
+    }
+
+    /// Sends a signal to the process group. Harmless after the exit.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`]; `Unsupported` for signals that the place does not have.
+    pub async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        self.handle.signal(signal).await
+    }
+
+    /// Does what Ctrl-C does: interrupts the process group, or with a terminal its foreground process group.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    pub async fn interrupt(&self) -> Result<(), SignalError> {
+        self.handle.interrupt().await
+    }
+
+    /// Asks the process tree to end, and kills it after the request's stop grace. Returns at once, with whether the
+    /// process was still running.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    pub async fn terminate(&self) -> Result<bool, SignalError> {
+        self.handle.terminate().await
+    }
+
+    /// Ends the process tree in the given way. Returns at once, with whether the process was still running.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    pub async fn terminate_with(&self, how: Terminate) -> Result<bool, SignalError> {
+        self.handle.terminate_with(how).await
+    }
+
+    /// Kills the process tree. Returns at once, with whether the process was still running.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`].
+    pub async fn kill(&self) -> Result<bool, SignalError> {
+        self.handle.kill().await
+    }
+
+    /// Lets the process outlive this handle and its environment.
+    ///
+    /// # Errors
+    ///
+    /// A [`SignalError`]; then the process still ends with its handle.
+    pub async fn detach(&self) -> Result<(), SignalError> {
+        self.handle.detach().await
+    }
+
+    /// The source of the events, taken back if its borrower is gone.
+    fn source(&mut self) -> Result<&mut Source, WaitError> {
+        if let Slot::Taken(back) = &mut self.source {
+            match back.try_recv() {
+                Ok(source) => self.source = Slot::Held(source),
+                Err(oneshot::error::TryRecvError::Empty) => return Err(WaitError::EventsTaken),
+                Err(oneshot::error::TryRecvError::Closed) => return Err(WaitError::Closed),
+            }
+        }
+        match &mut self.source {
+            Slot::Held(source) => Ok(source),
+            Slot::Taken(_) => Err(WaitError::EventsTaken),
+        }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.shared.fmt_as("Process", f)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.handle.shared.abandon();
+    }
+}
