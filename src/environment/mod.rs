@@ -1,0 +1,141 @@
+//! The handle of one place, for the host.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::remote::Remote;
+use crate::backend::{ExecBackend, Features};
+use crate::config::ClientConfig;
+use crate::error::{CallError, ConnectError, SpawnError, WaitError};
+use crate::info::EnvironmentInfo;
+use crate::process::Process;
+use crate::request::{ExecRequest, ProcessId};
+use crate::transport::Transport;
+
+/// A place where commands run: this machine, another one, or a host's own backend. The code that uses it is the same.
+///
+/// Clones are cheap and stand for the same place. [`close`](Self::close) ends its processes, except detached ones, and
+/// waits until nothing of them is left; dropping the last clone does the same without waiting, as far as the backend can.
+#[derive(Clone)]
+#[must_use = "an environment does nothing until a command is spawned"]
+pub struct Environment {
+    backend: Arc<dyn ExecBackend>,
+    remote: Option<Remote>,
+}
+
+impl Environment {
+    /// A place of the host's own making.
+    pub fn with_backend(backend: Arc<dyn ExecBackend>) -> Self {
+        Self { backend, remote: None }
+    }
+
+    /// The place at the other end of a connection, in a new session. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the connection is closed.
+    pub async fn connect(transport: impl Transport, config: ClientConfig) -> Result<Self, ConnectError> {
+        Ok(Remote::connect(Box::new(transport), config).await?.into())
+    }
+
+    /// The place at the other end of a connection, in the session that was left or lost. Its processes can be followed
+    /// again with [`attach`](Self::attach). Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`]: `UnknownSession` if the session does not exist any more, `SessionAttached` while the peer has
+    /// not yet noticed that the former connection is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the connection is closed.
+    pub async fn resume(
+        transport: impl Transport,
+        config: ClientConfig,
+        session_id: impl Into<String> + Send,
+    ) -> Result<Self, ConnectError> {
+        Ok(Remote::resume(Box::new(transport), config, session_id).await?.into())
+    }
+
+    /// Starts a command.
+    ///
+    /// # Errors
+    ///
+    /// A [`SpawnError`] that names what is wrong. Unless it is `Disconnected`, nothing is running.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the process either was not started or is ended.
+    pub async fn spawn(&self, request: ExecRequest) -> Result<Process, SpawnError> {
+        let stop_grace = request.requested_stop_grace();
+        let spawned = self.backend.spawn(request).await?;
+        Ok(Process::new(spawned, stop_grace))
+    }
+
+    /// Follows a process of a resumed session, from the event after number `after_seq`; 0 is from its start. What the
+    /// place no longer holds shows as a gap. The grace time of a stop is the default one.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`]; `EventsTaken` if this connection already follows the process.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the process is not followed. It is never ended.
+    pub async fn attach(&self, process_id: ProcessId, after_seq: u64) -> Result<Process, WaitError> {
+        let Some(remote) = &self.remote else {
+            return Err(WaitError::UnknownProcess(process_id));
+        };
+        let spawned = remote.attach(process_id, after_seq).await?;
+        Ok(Process::new(spawned, crate::request::DEFAULT_STOP_GRACE))
+    }
+
+    /// What the place is: shell, directories, operating system, capabilities.
+    ///
+    /// # Errors
+    ///
+    /// A [`CallError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn info(&self) -> Result<EnvironmentInfo, CallError> {
+        self.backend.info().await
+    }
+
+    /// The features beyond the plain wire that the place has.
+    pub fn features(&self) -> Features {
+        self.backend.features()
+    }
+
+    /// Ends all processes that were not detached and waits until they are gone. Later spawns fail. Idempotent.
+    pub async fn close(&self) {
+        self.backend.close().await;
+    }
+
+    /// The connection behind the place, if there is one: its session id, its processes, its end.
+    pub fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
+    }
+
+    /// The backend, for a server or for a backend around it.
+    pub fn backend(&self) -> &Arc<dyn ExecBackend> {
+        &self.backend
+    }
+}
+
+impl From<Remote> for Environment {
+    fn from(remote: Remote) -> Self {
+        Self { backend: Arc::new(remote.clone()), remote: Some(remote) }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Environment").field(&self.backend).finish()
+    }
+}
