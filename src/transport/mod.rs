@@ -6,6 +6,8 @@
 
 pub mod memory;
 pub mod stdio;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 use std::fmt;
 
