@@ -12,6 +12,7 @@
 
 pub mod bytes;
 pub mod codec;
+mod convert;
 pub mod environment;
 pub mod error_code;
 pub mod extension;
@@ -21,6 +22,7 @@ pub mod process;
 pub mod request_id;
 mod scalars;
 mod scan;
+pub mod spawn_error;
 
 pub use self::bytes::Base64;
 pub use self::error_code::ErrorCode;
