@@ -20,8 +20,15 @@ use crate::transport::{CloseReason, Transport};
 
 mod connection;
 mod registry;
+mod stdio;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 use self::registry::Registry;
+
+pub use self::stdio::serve_stdio;
+#[cfg(feature = "websocket")]
+pub use self::websocket::serve_websocket;
 
 /// Serves a backend to clients. Cheap to clone; all clones are the same server.
 ///
