@@ -1,0 +1,148 @@
+//! How a local place is set up: every value explicit, and its default.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::OutputLimits;
+use crate::env_policy::EnvMap;
+
+/// Settings of [`Local`](super::Local).
+///
+/// [`LocalConfig::default`] is empty: children inherit nothing and each request names its directory.
+/// [`LocalConfig::from_host`] takes both from this process, once.
+#[derive(Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct LocalConfig {
+    /// The variables that a request's policy starts from. By default none.
+    pub base_env: EnvMap,
+    /// The working directory of requests that name none. By default there is none, and such requests are refused.
+    pub default_cwd: Option<PathBuf>,
+    /// Names of variables that never reach a child, matched without regard to case, besides those that the wire
+    /// reserves.
+    pub reserved_names: Vec<OsString>,
+    /// Output held for a process whose events are not polled. At the bound the process is paused.
+    pub output: OutputLimits,
+    /// How long processes may take to end by themselves when the place is closed. 2 s.
+    pub close_grace: Duration,
+    /// How long after an exit the output streams may stay open before our ends of them are closed, and
+    /// [`Closed::cut`](crate::event::Closed::cut) says so. By default without limit.
+    pub close_streams_after_exit: Option<Duration>,
+    /// Whether the system kills processes when this process dies without closing the place. Off by default. On Unix
+    /// systems other than Linux it has no effect.
+    pub end_with_executor: bool,
+    /// The soft and hard limit of open descriptors that children get. By default what this process has.
+    pub child_descriptor_limit: Option<(u64, u64)>,
+    /// How far ending a process reaches.
+    pub containment: Containment,
+}
+
+/// How far ending a process reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Containment {
+    /// The process group, which is the session of a terminal. A descendant that started a session of its own survives.
+    #[default]
+    ProcessGroup,
+}
+
+impl Default for LocalConfig {
+    fn default() -> Self {
+        Self {
+            base_env: EnvMap::new(),
+            default_cwd: None,
+            reserved_names: Vec::new(),
+            output: OutputLimits::default(),
+            close_grace: Duration::from_secs(2),
+            close_streams_after_exit: None,
+            end_with_executor: false,
+            child_descriptor_limit: None,
+            containment: Containment::default(),
+        }
+    }
+}
+
+impl LocalConfig {
+    /// Settings with the variables and the working directory that this process has now. Later changes of them have no
+    /// effect. A working directory that was deleted or cannot be read is left out.
+    pub fn from_host() -> Self {
+        Self {
+            base_env: std::env::vars_os().collect(),
+            default_cwd: std::env::current_dir().ok(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the variables that policies start from.
+    pub fn base_env(mut self, base_env: EnvMap) -> Self {
+        self.base_env = base_env;
+        self
+    }
+
+    /// Sets the working directory of requests that name none. It must be absolute.
+    pub fn default_cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.default_cwd = Some(cwd.into());
+        self
+    }
+
+    /// Adds a variable that never reaches a child.
+    pub fn reserved_name(mut self, name: impl Into<OsString>) -> Self {
+        self.reserved_names.push(name.into());
+        self
+    }
+
+    /// Sets the bounds on held output.
+    pub fn output(mut self, output: OutputLimits) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// Sets the grace time of closing.
+    pub fn close_grace(mut self, grace: Duration) -> Self {
+        self.close_grace = grace;
+        self
+    }
+
+    /// Sets how long streams may outlive the exit; `None` is without limit.
+    pub fn close_streams_after_exit(mut self, limit: Option<Duration>) -> Self {
+        self.close_streams_after_exit = limit;
+        self
+    }
+
+    /// Sets whether processes die with this one.
+    pub fn end_with_executor(mut self, end: bool) -> Self {
+        self.end_with_executor = end;
+        self
+    }
+
+    /// Sets the soft and hard limit of open descriptors of children.
+    pub fn child_descriptor_limit(mut self, soft: u64, hard: u64) -> Self {
+        self.child_descriptor_limit = Some((soft, hard));
+        self
+    }
+
+    /// Sets how far ending a process reaches.
+    pub fn containment(mut self, containment: Containment) -> Self {
+        self.containment = containment;
+        self
+    }
+}
+
+/// Shows the names of variables, never their values.
+impl fmt::Debug for LocalConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalConfig")
+            .field("base_env_names", &self.base_env.keys().collect::<Vec<_>>())
+            .field("default_cwd", &self.default_cwd)
+            .field("reserved_names", &self.reserved_names)
+            .field("output", &self.output)
+            .field("close_grace", &self.close_grace)
+            .field("close_streams_after_exit", &self.close_streams_after_exit)
+            .field("end_with_executor", &self.end_with_executor)
+            .field("child_descriptor_limit", &self.child_descriptor_limit)
+            .field("containment", &self.containment)
+            .finish()
+    }
+}

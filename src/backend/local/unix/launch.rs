@@ -1,0 +1,171 @@
+//! From a plan to a running child with our ends of its streams.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+
+use super::platform;
+use super::process::Child;
+use super::search::{Candidates, candidates};
+use super::{open_null, pipe, set_nonblocking, terminal};
+use crate::backend::local::spawn::LaunchPlan;
+use crate::request::Stdin;
+
+/// A child that runs.
+#[derive(Debug)]
+pub(in crate::backend::local) struct Launched {
+    pub(in crate::backend::local) child: Child,
+    /// Our end of standard input, or of the terminal.
+    pub(in crate::backend::local) stdin: Option<OwnedFd>,
+    /// Our end of standard output, or of the terminal.
+    pub(in crate::backend::local) stdout: OwnedFd,
+    /// Our end of standard error; none with a terminal.
+    pub(in crate::backend::local) stderr: Option<OwnedFd>,
+    /// The terminal's other side, where the system would discard unread output at its last close.
+    pub(in crate::backend::local) held_slave: Option<Arc<OwnedFd>>,
+}
+
+/// Why no child runs.
+#[derive(Debug)]
+pub(in crate::backend::local) struct LaunchFailure {
+    pub(super) stage: Stage,
+    pub(super) error: io::Error,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Making the streams.
+    Streams,
+    /// Making the process.
+    Fork,
+    /// Setting the new process up: session, terminal, descriptors, limits.
+    Setup,
+    /// Entering the working directory.
+    Cwd,
+    /// Executing the program.
+    Exec,
+}
+
+impl LaunchFailure {
+    pub(super) fn new(stage: Stage, error: io::Error) -> Self {
+        Self { stage, error }
+    }
+
+    /// Whether the program's file was open for writing, which a moment later it may not be.
+    pub(in crate::backend::local) fn is_text_busy(&self) -> bool {
+        self.stage == Stage::Exec && self.error.raw_os_error() == Some(libc::ETXTBSY)
+    }
+}
+
+/// Makes children, one at a time. Belongs to one thread for ever: the system can tie the life of a child to the
+/// *thread* that made it.
+#[derive(Debug)]
+pub(in crate::backend::local) struct Launcher {
+    platform: platform::Launcher,
+}
+
+/// Everything that the system's calls need, in their form: nothing is allocated between fork and exec.
+pub(super) struct Prepared {
+    pub(super) candidates: Vec<CString>,
+    pub(super) argv: Vec<CString>,
+    pub(super) envp: Vec<CString>,
+    pub(super) cwd: CString,
+    pub(super) child_ends: [Arc<OwnedFd>; 3],
+    pub(super) terminal: bool,
+    pub(super) end_with_executor: bool,
+    pub(super) descriptor_limit: Option<(u64, u64)>,
+    pub(super) exit_by_thread: bool,
+}
+
+impl Launcher {
+    /// Prepares the calling thread, which has to be one that only launches.
+    pub(in crate::backend::local) fn new() -> io::Result<Self> {
+        Ok(Self { platform: platform::Launcher::new()? })
+    }
+
+    /// Starts a child. Blocks until the program is executed or cannot be.
+    pub(in crate::backend::local) fn launch(&mut self, plan: &LaunchPlan) -> Result<Launched, LaunchFailure> {
+        let streams = Streams::open(plan).map_err(|error| LaunchFailure::new(Stage::Streams, error))?;
+        let prepared = Prepared {
+            candidates: find(plan).paths,
+            argv: plan.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
+            envp: plan.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
+            cwd: c_string(plan.cwd.as_os_str())?,
+            child_ends: streams.child_ends,
+            terminal: plan.terminal.is_some(),
+            end_with_executor: plan.end_with_executor,
+            descriptor_limit: plan.descriptor_limit,
+            exit_by_thread: plan.exit_by_thread,
+        };
+        let child = self.platform.start(&prepared)?;
+        Ok(Launched {
+            child,
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+            held_slave: (platform::HOLDS_SLAVE && plan.terminal.is_some()).then(|| Arc::clone(&prepared.child_ends[0])),
+        })
+    }
+}
+
+/// Where the plan's program may be.
+pub(super) fn find(plan: &LaunchPlan) -> Candidates {
+    candidates(&plan.program, plan.env.get(OsStr::new("PATH")).map(OsString::as_os_str))
+}
+
+/// Both ends of a child's streams.
+struct Streams {
+    child_ends: [Arc<OwnedFd>; 3],
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: Option<OwnedFd>,
+}
+
+impl Streams {
+    fn open(plan: &LaunchPlan) -> io::Result<Self> {
+        if let Some(size) = plan.terminal {
+            let pair = terminal::open(size)?;
+            set_nonblocking(pair.master.as_fd())?;
+            let slave = Arc::new(pair.slave);
+            return Ok(Self {
+                child_ends: [Arc::clone(&slave), Arc::clone(&slave), slave],
+                stdin: Some(super::duplicate(&pair.master)?),
+                stdout: pair.master,
+                stderr: None,
+            });
+        }
+        let (child_stdin, stdin) = match plan.stdin {
+            Stdin::Null => (open_null()?, None),
+            Stdin::Piped => {
+                let (read, write) = pipe()?;
+                set_nonblocking(write.as_fd())?;
+                (read, Some(write))
+            }
+        };
+        let (stdout, child_stdout) = pipe()?;
+        let (stderr, child_stderr) = pipe()?;
+        set_nonblocking(stdout.as_fd())?;
+        set_nonblocking(stderr.as_fd())?;
+        Ok(Self {
+            child_ends: [child_stdin, child_stdout, child_stderr].map(Arc::new),
+            stdin,
+            stdout,
+            stderr: Some(stderr),
+        })
+    }
+}
+
+/// The request was checked for NULs; a policy's own variables were not.
+fn c_string(text: &OsStr) -> Result<CString, LaunchFailure> {
+    CString::new(text.as_bytes()).map_err(|error| LaunchFailure::new(Stage::Exec, error.into()))
+}
+
+fn variable(name: &OsStr, value: &OsStr) -> Result<CString, LaunchFailure> {
+    let mut pair = name.to_owned();
+    pair.push("=");
+    pair.push(value);
+    CString::new(pair.into_vec()).map_err(|error| LaunchFailure::new(Stage::Exec, error.into()))
+}

@@ -1,0 +1,431 @@
+//! Linux: children by `clone` with shared memory, exits by pidfd.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::check;
+use super::launch::{LaunchFailure, Prepared, Stage};
+use super::process::Child;
+
+/// Where programs are looked for when the child has no `PATH`.
+pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Unread terminal output outlives the last close of the slave.
+pub(super) const HOLDS_SLAVE: bool = false;
+
+/// A pipe, closed on exec from the start.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: the call returned two new descriptors that nobody else owns.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Makes the pipe of this end as large as the system allows, up to 1 MiB. A refusal leaves it as it is.
+pub(super) fn enlarge_pipe(fd: RawFd) {
+    // The second size is for users who are near their share of pipe memory.
+    for size in [1 << 20, 1 << 18] {
+        // SAFETY: the call touches no memory of ours; a refusal changes nothing, and needs nothing else of us.
+        if unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, size) } != -1 {
+            return;
+        }
+    }
+}
+
+/// Opens the other side of a terminal. By the master, not by name: the name may mean something else, or nothing, where
+/// `/dev/pts` is another one.
+pub(super) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: the request takes flags by value and touches no memory.
+    let mut slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags) };
+    if slave == -1 {
+        // Kernels before 4.13.
+        let mut name: [c_char; 64] = [0; 64];
+        // SAFETY: the buffer and its length match.
+        let result = unsafe { libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr(), name.len()) };
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(result));
+        }
+        // SAFETY: the call above wrote a terminated string.
+        slave = check(unsafe { libc::open(name.as_ptr(), flags) })?;
+    }
+    // SAFETY: either call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(slave) })
+}
+
+/// The stack that children run on until they execute their program, and the promise that this thread blocks all
+/// signals: a handler of the host that ran in the child would run in the host's memory.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    stack: Stack,
+}
+
+impl Launcher {
+    pub(super) fn new() -> io::Result<Self> {
+        let stack = Stack::new()?;
+        // SAFETY: an initialised set, used to change the mask of this thread, which only launches.
+        let result = unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut())
+        };
+        if result == 0 { Ok(Self { stack }) } else { Err(io::Error::from_raw_os_error(result)) }
+    }
+
+    /// Starts a child; see the steps at [`child_main`].
+    pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
+        if prepared.candidates.is_empty() {
+            return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        let candidates = pointers(prepared.candidates.iter());
+        let argv = pointers(prepared.argv.iter());
+        let envp = pointers(prepared.envp.iter());
+        let order = Order {
+            candidates: candidates.as_ptr(),
+            argv: argv.as_ptr(),
+            envp: envp.as_ptr(),
+            cwd: prepared.cwd.as_ptr(),
+            ends: [0, 1, 2].map(|index: usize| prepared.child_ends[index].as_raw_fd()),
+            terminal: prepared.terminal,
+            descriptor_limit: prepared
+                .descriptor_limit
+                .map(|(soft, hard)| libc::rlimit { rlim_cur: soft as libc::rlim_t, rlim_max: hard as libc::rlim_t }),
+            // SAFETY: the call has no arguments and cannot fail.
+            parent: prepared.end_with_executor.then(|| unsafe { libc::getpid() }),
+            failed_stage: AtomicI32::new(STAGE_NONE),
+            errno: AtomicI32::new(0),
+        };
+        let (pid, pidfd) = self.clone_child(&order, !prepared.exit_by_thread)?;
+        let child = Child::new(pid, pidfd);
+        let stage = match order.failed_stage.load(Ordering::Relaxed) {
+            STAGE_NONE => return Ok(child),
+            STAGE_CWD => Stage::Cwd,
+            STAGE_EXEC => Stage::Exec,
+            _ => Stage::Setup,
+        };
+        let error = io::Error::from_raw_os_error(order.errno.load(Ordering::Relaxed));
+        // It is ending: it called exit before this thread went on.
+        child.wait_and_release();
+        Err(LaunchFailure::new(stage, error))
+    }
+
+    /// Makes the process. Returns when it has executed its program or ended.
+    fn clone_child(&mut self, order: &Order, with_pidfd: bool) -> Result<(libc::pid_t, Option<OwnedFd>), LaunchFailure> {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let mut pidfd: c_int = -1;
+        let argument = ptr::from_ref(order).cast_mut().cast::<c_void>();
+        let top = self.stack.top();
+        if with_pidfd {
+            // SAFETY: the child gets a stack of its own, large enough for `child_main`, which is used by one child at
+            // a time since the call suspends this thread until the child is done with our memory. `order` and
+            // all that it points to outlive the call. `child_main` calls nothing but async-signal-safe functions, and
+            // this thread blocks all signals. The kernel writes one descriptor to `pidfd`.
+            let pid = unsafe { libc::clone(child_main, top, flags | libc::CLONE_PIDFD, argument, &raw mut pidfd) };
+            if pid != -1 {
+                // Kernels before 5.2 ignore the flag and leave the place as it was.
+                // SAFETY: the kernel put a new descriptor there, which nobody else owns.
+                return Ok((pid, (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) })));
+            }
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
+                return Err(LaunchFailure::new(Stage::Fork, error));
+            }
+        }
+        // SAFETY: as above; without the flag no descriptor is written.
+        match check(unsafe { libc::clone(child_main, top, flags, argument) }) {
+            Ok(pid) => Ok((pid, None)),
+            Err(error) => Err(LaunchFailure::new(Stage::Fork, error)),
+        }
+    }
+}
+
+/// Null-terminated array of pointers.
+fn pointers<'a>(strings: impl Iterator<Item = &'a std::ffi::CString>) -> Vec<*const c_char> {
+    strings.map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// A mapping with an inaccessible page at its low end.
+#[derive(Debug)]
+struct Stack {
+    base: *mut c_void,
+}
+
+// SAFETY: the mapping belongs to the value alone and is bound to no thread.
+unsafe impl Send for Stack {}
+
+const STACK_BYTES: usize = 64 << 10;
+/// The largest page that Linux uses on the machines it runs on.
+const GUARD_BYTES: usize = 64 << 10;
+
+impl Stack {
+    fn new() -> io::Result<Self> {
+        // SAFETY: asks for a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                GUARD_BYTES + STACK_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let stack = Self { base };
+        // SAFETY: the range is the start of our own mapping.
+        check(unsafe { libc::mprotect(base, GUARD_BYTES, libc::PROT_NONE) })?;
+        Ok(stack)
+    }
+
+    /// Stacks grow down on every machine that Rust and Linux share.
+    fn top(&mut self) -> *mut c_void {
+        // SAFETY: one past the end of our own mapping.
+        unsafe { self.base.byte_add(GUARD_BYTES + STACK_BYTES) }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: unmaps our own mapping, which no child uses any more.
+        unsafe { libc::munmap(self.base, GUARD_BYTES + STACK_BYTES) };
+    }
+}
+
+/// What a child has to do, and where it says what failed. Lives in memory that parent and child share.
+struct Order {
+    candidates: *const *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    cwd: *const c_char,
+    ends: [RawFd; 3],
+    terminal: bool,
+    descriptor_limit: Option<libc::rlimit>,
+    /// Our process id, if the child has to die with us.
+    parent: Option<libc::pid_t>,
+    failed_stage: AtomicI32,
+    errno: AtomicI32,
+}
+
+const STAGE_NONE: i32 = 0;
+const STAGE_SETUP: i32 = 1;
+const STAGE_CWD: i32 = 2;
+const STAGE_EXEC: i32 = 3;
+
+/// The child, until it executes its program. It runs in the parent's memory on a stack of its own: it allocates
+/// nothing, locks nothing, unwinds nowhere, and calls only what is safe in a signal handler.
+extern "C" fn child_main(order: *mut c_void) -> c_int {
+    // SAFETY: the parent passes a valid `Order` and is suspended as long as we run.
+    let order = unsafe { &*order.cast::<Order>() };
+    // SAFETY: `order` holds valid pointers and descriptors, as `set_up` and `execute` ask for.
+    let stage = unsafe {
+        match set_up(order) {
+            STAGE_NONE => execute(order),
+            stage => stage,
+        }
+    };
+    order.failed_stage.store(stage, Ordering::Relaxed);
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+/// Everything before the program: returns the stage that failed, with the error stored.
+///
+/// # Safety
+///
+/// Only in a child that shares memory with its suspended parent; `order` must be valid.
+unsafe fn set_up(order: &Order) -> i32 {
+    // SAFETY: system calls on descriptors and memory of `order`, all safe in a signal handler.
+    unsafe {
+        if let Some(parent) = order.parent {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) == -1 {
+                return failed(order, STAGE_SETUP);
+            }
+            // The parent may have died before the call, which then never fires.
+            if libc::getppid() != parent {
+                libc::_exit(127);
+            }
+        }
+        reset_dispositions();
+        if libc::setsid() == -1 {
+            return failed(order, STAGE_SETUP);
+        }
+        if order.terminal && libc::ioctl(order.ends[0], libc::TIOCSCTTY as _, 0) == -1 {
+            return failed(order, STAGE_SETUP);
+        }
+        // The ends are all above 2, so that none is overwritten before its turn, and `dup2` clears close-on-exec.
+        let mut target = 0;
+        while target < 3 {
+            if libc::dup2(order.ends[target as usize], target) == -1 {
+                return failed(order, STAGE_SETUP);
+            }
+            target += 1;
+        }
+        close_all_from(3);
+        if let Some(limit) = &order.descriptor_limit
+            && libc::setrlimit(libc::RLIMIT_NOFILE, limit) == -1
+        {
+            return failed(order, STAGE_SETUP);
+        }
+        if libc::chdir(order.cwd) == -1 {
+            return failed(order, STAGE_CWD);
+        }
+        // Last, since a signal that is pending for this process takes effect now.
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        STAGE_NONE
+    }
+}
+
+/// Sets every signal to its default, also those that the C library hides and those that are ignored.
+///
+/// # Safety
+///
+/// Only in a child: changes the dispositions of the calling process.
+unsafe fn reset_dispositions() {
+    // All zeroes is the default action without flags and mask, in each machine's layout of the kernel's structure.
+    let default = [0_u64; 8];
+    let mut signal: c_int = 1;
+    while signal <= 64 {
+        // Two of them cannot be changed and refuse; they are at their default anyway.
+        // SAFETY: the kernel reads its structure, which is smaller than the array, and writes nothing.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<c_void>(), 8_usize) };
+        signal += 1;
+    }
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// # Safety
+///
+/// Only in a child: closes descriptors whoever owns them.
+unsafe fn close_all_from(first: c_int) {
+    // SAFETY: system calls on descriptors and on a buffer of our own stack.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0) == 0 {
+            return;
+        }
+        // Kernels before 5.9: those that the directory lists. Its entries are read before each pass closes them, so
+        // passes are repeated until one finds nothing.
+        let directory = libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+        if directory == -1 {
+            // Without it, every possible number.
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            let mut fd = first;
+            while (fd as libc::rlim_t) < limit.rlim_cur {
+                libc::close(fd);
+                fd += 1;
+            }
+            return;
+        }
+        let mut closed = true;
+        while closed {
+            closed = false;
+            libc::lseek(directory, 0, libc::SEEK_SET);
+            let mut buffer = [0_u64; 256];
+            loop {
+                let bytes = size_of_val(&buffer);
+                let count = libc::syscall(libc::SYS_getdents64, directory, buffer.as_mut_ptr(), bytes);
+                if count <= 0 {
+                    break;
+                }
+                let mut offset = 0_usize;
+                while offset < count as usize {
+                    let entry = buffer.as_ptr().byte_add(offset).cast::<libc::dirent64>();
+                    let fd = number((&raw const (*entry).d_name).cast());
+                    if fd >= first && fd != directory {
+                        libc::close(fd);
+                        closed = true;
+                    }
+                    offset += usize::from((*entry).d_reclen);
+                }
+            }
+        }
+        libc::close(directory);
+    }
+}
+
+/// The decimal number that a directory entry's name is, or −1.
+///
+/// # Safety
+///
+/// `name` must be a terminated string.
+unsafe fn number(mut name: *const c_char) -> c_int {
+    let mut value: c_int = 0;
+    // SAFETY: reads up to the terminator.
+    unsafe {
+        if *name == 0 {
+            return -1;
+        }
+        while *name != 0 {
+            let digit = c_int::from(*name) - c_int::from(b'0');
+            if !(0..=9).contains(&digit) {
+                return -1;
+            }
+            value = value.wrapping_mul(10).wrapping_add(digit);
+            name = name.add(1);
+        }
+    }
+    value
+}
+
+/// Tries the candidates in order, as `execvp` does but for its shell: a file without permission is passed over and
+/// remembered; a path that leads nowhere is passed over; anything else ends the search.
+///
+/// # Safety
+///
+/// Only in a child; the arrays of `order` must be valid.
+unsafe fn execute(order: &Order) -> i32 {
+    // SAFETY: reads null-terminated arrays of terminated strings.
+    unsafe {
+        let mut refused = false;
+        let mut candidate = order.candidates;
+        while !(*candidate).is_null() {
+            libc::execve(*candidate, order.argv, order.envp);
+            match errno() {
+                libc::EACCES => refused = true,
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+                _ => return failed(order, STAGE_EXEC),
+            }
+            candidate = candidate.add(1);
+        }
+        if refused {
+            order.errno.store(libc::EACCES, Ordering::Relaxed);
+            return STAGE_EXEC;
+        }
+        failed(order, STAGE_EXEC)
+    }
+}
+
+fn failed(order: &Order, stage: i32) -> i32 {
+    order.errno.store(errno(), Ordering::Relaxed);
+    stage
+}
+
+fn errno() -> c_int {
+    // SAFETY: the C library keeps a valid place for it. In the child it is that of the suspended parent thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Whether and how signals go to a process group by pidfd.
+pub(super) fn signal_group_by_pidfd(pidfd: RawFd, signal: c_int) -> io::Result<()> {
+    const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
+    // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd,
+            signal,
+            ptr::null::<libc::siginfo_t>(),
+            PIDFD_SIGNAL_PROCESS_GROUP,
+        )
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
