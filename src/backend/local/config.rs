@@ -1,12 +1,11 @@
 //! How a local place is set up: every value explicit, and its default.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::OutputLimits;
-use crate::env_policy::EnvMap;
+use crate::env_policy::{EnvMap, ReservedNames};
 
 /// Settings of [`Local`](super::Local).
 ///
@@ -20,9 +19,8 @@ pub struct LocalConfig {
     pub base_env: EnvMap,
     /// The working directory of requests that name none. By default there is none, and such requests are refused.
     pub default_cwd: Option<PathBuf>,
-    /// Names of variables that never reach a child, matched without regard to case, besides those that the wire
-    /// reserves.
-    pub reserved_names: Vec<OsString>,
+    /// Names of variables that never reach a child. By default those that hold the executor's own credentials.
+    pub reserved_names: ReservedNames,
     /// Output held for a process whose events are not polled. At the bound the process is paused.
     pub output: OutputLimits,
     /// How long processes may take to end by themselves when the place is closed. 2 s.
@@ -37,6 +35,8 @@ pub struct LocalConfig {
     pub child_descriptor_limit: Option<(u64, u64)>,
     /// How far ending a process reaches.
     pub containment: Containment,
+    /// Waits for exits by threads even where the system has something better, as on old kernels.
+    pub(super) exit_by_thread: bool,
 }
 
 /// How far ending a process reaches.
@@ -53,13 +53,14 @@ impl Default for LocalConfig {
         Self {
             base_env: EnvMap::new(),
             default_cwd: None,
-            reserved_names: Vec::new(),
+            reserved_names: ReservedNames::default(),
             output: OutputLimits::default(),
             close_grace: Duration::from_secs(2),
             close_streams_after_exit: None,
             end_with_executor: false,
             child_descriptor_limit: None,
             containment: Containment::default(),
+            exit_by_thread: false,
         }
     }
 }
@@ -68,11 +69,7 @@ impl LocalConfig {
     /// Settings with the variables and the working directory that this process has now. Later changes of them have no
     /// effect. A working directory that was deleted or cannot be read is left out.
     pub fn from_host() -> Self {
-        Self {
-            base_env: std::env::vars_os().collect(),
-            default_cwd: std::env::current_dir().ok(),
-            ..Self::default()
-        }
+        Self { base_env: std::env::vars_os().collect(), default_cwd: std::env::current_dir().ok(), ..Self::default() }
     }
 
     /// Sets the variables that policies start from.
@@ -87,9 +84,9 @@ impl LocalConfig {
         self
     }
 
-    /// Adds a variable that never reaches a child.
-    pub fn reserved_name(mut self, name: impl Into<OsString>) -> Self {
-        self.reserved_names.push(name.into());
+    /// Sets the names of variables that never reach a child.
+    pub fn reserved_names(mut self, names: ReservedNames) -> Self {
+        self.reserved_names = names;
         self
     }
 
@@ -120,6 +117,13 @@ impl LocalConfig {
     /// Sets the soft and hard limit of open descriptors of children.
     pub fn child_descriptor_limit(mut self, soft: u64, hard: u64) -> Self {
         self.child_descriptor_limit = Some((soft, hard));
+        self
+    }
+
+    /// Makes every exit be waited for by a thread, as on systems that have nothing better.
+    #[cfg(test)]
+    pub(super) fn exit_by_thread(mut self) -> Self {
+        self.exit_by_thread = true;
         self
     }
 

@@ -1,1 +1,169 @@
 //! Processes on this machine.
+//!
+//! Each process has one supervisor, a task of the runtime in which it was spawned: the only owner of the child. It reads
+//! the output, writes what input could not be taken at once, notices the exit, carries limits and stops out, and reaps
+//! the child. Children are made by threads that do nothing else.
+//!
+//! # Exit, end of output, end of the tree
+//!
+//! A child leads its own session and process group. Its exit is reported when it happens; the output streams go on
+//! until their last holder has closed them, which may be a descendant. A stop reaches the process group, also members
+//! that outlive the leader, until [`Closed`](crate::event::Event::Closed): after that there is no safe way to name the
+//! group, and [`Terminate::descendants`] has no effect. A descendant that started a session of its own is not reached;
+//! after a kill its hold on the streams is ignored, and `Closed` says that output was cut.
+//!
+//! # Dropping
+//!
+//! Dropping [`Local`] kills all processes that were not detached; their supervisors still reap them.
+//! [`ExecBackend::close`] gives them time to end, and waits. When the runtime goes first, its supervisors go with it: they
+//! kill their processes and leave the reaping to the spawner threads; a detached process is left alone.
+
+mod config;
+mod control;
+mod gather;
+mod info;
+mod input;
+mod output;
+mod registry;
+mod scratch;
+mod shared;
+mod spawn;
+mod spawner;
+mod stop;
+mod supervisor;
+#[cfg(unix)]
+mod unix;
+
+/// The operating system layer: `windows.rs` has the names of `unix/mod.rs`.
+#[cfg(unix)]
+use self::unix as os;
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+pub use self::config::{Containment, LocalConfig};
+use self::control::LocalControl;
+use self::input::Input;
+use self::output::{EventQueue, EventReader};
+use self::registry::Registry;
+use self::shared::Shared;
+use self::spawn::LaunchPlan;
+use self::spawner::Spawner;
+use self::supervisor::Supervisor;
+use super::{ExecBackend, Features, Spawned, Terminate};
+use crate::error::{CallError, OsError, SpawnError};
+use crate::info::EnvironmentInfo;
+use crate::request::{ExecRequest, ProcessId};
+
+/// Runs processes on this machine. See the [module documentation](self).
+///
+/// Process ids are not checked for uniqueness here: several sessions may share one place.
+#[derive(Debug)]
+pub struct Local {
+    config: Arc<LocalConfig>,
+    spawner: Arc<Spawner>,
+    registry: Arc<Registry>,
+    info: OnceCell<EnvironmentInfo>,
+    login_shell: OnceCell<Option<std::ffi::OsString>>,
+}
+
+impl Local {
+    /// A place with these settings. Nothing runs until the first process is spawned.
+    pub fn new(config: LocalConfig) -> Self {
+        Self {
+            config: Arc::new(config),
+            spawner: Arc::new(Spawner::new()),
+            registry: Arc::default(),
+            info: OnceCell::new(),
+            login_shell: OnceCell::new(),
+        }
+    }
+
+    /// The user's login shell, which the user database may take a while to tell.
+    async fn login_shell(&self) -> Option<&std::ffi::OsString> {
+        let shell = self.login_shell.get_or_init(|| async {
+            // The task cannot be cancelled, and a panic in it means that there is no answer.
+            tokio::task::spawn_blocking(os::login_shell).await.unwrap_or(None)
+        });
+        shell.await.as_ref()
+    }
+}
+
+#[async_trait::async_trait]
+impl ExecBackend for Local {
+    /// Starts a process. Must be called within a tokio runtime with its I/O and time drivers enabled.
+    async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
+        if self.registry.is_closed() {
+            return Err(SpawnError::Closed);
+        }
+        let mut plan = LaunchPlan::new(&request, &self.config)?;
+        if plan.wants_shell()
+            && let Some(shell) = self.login_shell().await
+        {
+            plan.env.insert("SHELL".into(), shell.clone());
+        }
+        let has_terminal = plan.terminal.is_some();
+        let launched = self.spawner.start(plan).await?;
+        // Nothing below waits: from here on the process is owned.
+        let process_id = request.process_id.clone().unwrap_or_else(ProcessId::random);
+        let input = Input::new(launched.stdin);
+        let events = EventQueue::new(self.config.output);
+        let shared = Arc::new(Shared::new(process_id.clone(), launched.child, input, has_terminal, events));
+        let supervisor = Supervisor::new(
+            Arc::clone(&shared),
+            Arc::clone(&self.spawner),
+            launched.stdout,
+            launched.stderr,
+            &request,
+            self.config.close_streams_after_exit,
+        );
+        let mut supervisor = supervisor.map_err(|error| OsError::new("watch a process", error))?;
+        let registration = self.registry.add(&shared).ok_or(SpawnError::Closed)?;
+        supervisor.own(registration);
+        // The registration counts the task until its end; closing waits for all of them.
+        drop(tokio::spawn(supervisor));
+        Ok(Spawned {
+            process_id,
+            control: Arc::new(LocalControl::new(Arc::clone(&shared))),
+            events: Box::pin(EventReader::new(shared)),
+            sandbox_type: Some("none".into()),
+        })
+    }
+
+    async fn info(&self) -> Result<EnvironmentInfo, CallError> {
+        if self.registry.is_closed() {
+            return Err(CallError::Closed);
+        }
+        let info = self.info.get_or_try_init(|| async {
+            let config = Arc::clone(&self.config);
+            let facts = tokio::task::spawn_blocking(move || info::gather(&config)).await;
+            facts.map_err(|error| OsError::new("look at the host", std::io::Error::other(error)))
+        });
+        Ok(info.await?.clone())
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
+    }
+
+    async fn close(&self) {
+        for process in self.registry.close() {
+            if !process.control().detached {
+                // What cannot be signalled cannot be ended either; its supervisor goes on until it ends.
+                drop(process.terminate(Terminate::graceful(self.config.close_grace).with_descendants()));
+            }
+        }
+        if self.registry.ended().await {
+            self.spawner.shut_down().await;
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for process in self.registry.close() {
+            process.kill();
+        }
+    }
+}

@@ -33,7 +33,9 @@ enum State {
     Asked {
         kill_at: Option<Instant>,
     },
-    Killed,
+    Killed {
+        at: Instant,
+    },
     Over,
 }
 
@@ -53,7 +55,7 @@ impl Stop {
     /// Somebody wants the group to end within `grace`.
     pub(super) fn request(&mut self, now: Instant, grace: Duration) -> Action {
         if grace.is_zero() {
-            self.state = State::Killed;
+            self.state = State::Killed { at: now };
             return Action::Kill;
         }
         let deadline = now.checked_add(grace);
@@ -69,7 +71,7 @@ impl Stop {
                 };
                 Action::Nothing
             }
-            State::Killed | State::Over => Action::Nothing,
+            State::Killed { .. } | State::Over => Action::Nothing,
         }
     }
 
@@ -77,7 +79,7 @@ impl Stop {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Asked { kill_at } => kill_at,
-            State::Running | State::Killed | State::Over => None,
+            State::Running | State::Killed { .. } | State::Over => None,
         }
     }
 
@@ -85,7 +87,7 @@ impl Stop {
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Action {
         match self.state {
             State::Asked { kill_at: Some(kill_at) } if kill_at <= now => {
-                self.state = State::Killed;
+                self.state = State::Killed { at: now };
                 Action::Kill
             }
             _ => Action::Nothing,
@@ -104,9 +106,12 @@ impl Stop {
         matches!(self.state, State::Asked { .. })
     }
 
-    /// Whether the group was killed.
-    pub(super) fn is_killed(&self) -> bool {
-        self.state == State::Killed
+    /// When the group was killed, if it was.
+    pub(super) fn killed_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Killed { at } => Some(at),
+            State::Running | State::Asked { .. } | State::Over => None,
+        }
     }
 }
 
@@ -120,7 +125,7 @@ mod tests {
     fn a_stop_without_grace_kills_at_once() {
         let mut stop = Stop::default();
         assert_eq!(stop.request(Instant::now(), Duration::ZERO), Action::Kill);
-        assert!(stop.is_killed());
+        assert!(stop.killed_at().is_some());
         assert_eq!(stop.poll_timeout(), None);
     }
 
@@ -165,7 +170,7 @@ mod tests {
         assert_eq!(stop.request(start, GRACE), Action::Ask);
         stop.group_ended();
         assert_eq!(stop.handle_timeout(start + GRACE), Action::Nothing);
-        assert!(!stop.is_killed());
+        assert_eq!(stop.killed_at(), None);
         assert_eq!(stop.request(start, Duration::ZERO), Action::Kill, "what joined the group since is still ended");
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::platform;
 use super::process::Child;
 use super::search::{Candidates, candidates};
-use super::{open_null, pipe, set_nonblocking, terminal};
+use super::{InputWriter, OutputReader, open_null, pipe, set_nonblocking, terminal};
 use crate::backend::local::spawn::LaunchPlan;
 use crate::request::Stdin;
 
@@ -18,13 +18,11 @@ use crate::request::Stdin;
 pub(in crate::backend::local) struct Launched {
     pub(in crate::backend::local) child: Child,
     /// Our end of standard input, or of the terminal.
-    pub(in crate::backend::local) stdin: Option<OwnedFd>,
+    pub(in crate::backend::local) stdin: Option<InputWriter>,
     /// Our end of standard output, or of the terminal.
-    pub(in crate::backend::local) stdout: OwnedFd,
+    pub(in crate::backend::local) stdout: OutputReader,
     /// Our end of standard error; none with a terminal.
-    pub(in crate::backend::local) stderr: Option<OwnedFd>,
-    /// The terminal's other side, where the system would discard unread output at its last close.
-    pub(in crate::backend::local) held_slave: Option<Arc<OwnedFd>>,
+    pub(in crate::backend::local) stderr: Option<OutputReader>,
 }
 
 /// Why no child runs.
@@ -101,13 +99,7 @@ impl Launcher {
             exit_by_thread: plan.exit_by_thread,
         };
         let child = self.platform.start(&prepared)?;
-        Ok(Launched {
-            child,
-            stdin: streams.stdin,
-            stdout: streams.stdout,
-            stderr: streams.stderr,
-            held_slave: (platform::HOLDS_SLAVE && plan.terminal.is_some()).then(|| Arc::clone(&prepared.child_ends[0])),
-        })
+        Ok(Launched { child, stdin: streams.stdin, stdout: streams.stdout, stderr: streams.stderr })
     }
 }
 
@@ -119,9 +111,9 @@ pub(super) fn find(plan: &LaunchPlan) -> Candidates {
 /// Both ends of a child's streams.
 struct Streams {
     child_ends: [Arc<OwnedFd>; 3],
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: Option<OwnedFd>,
+    stdin: Option<InputWriter>,
+    stdout: OutputReader,
+    stderr: Option<OutputReader>,
 }
 
 impl Streams {
@@ -130,19 +122,17 @@ impl Streams {
             let pair = terminal::open(size)?;
             set_nonblocking(pair.master.as_fd())?;
             let slave = Arc::new(pair.slave);
-            return Ok(Self {
-                child_ends: [Arc::clone(&slave), Arc::clone(&slave), slave],
-                stdin: Some(super::duplicate(&pair.master)?),
-                stdout: pair.master,
-                stderr: None,
-            });
+            let stdin = InputWriter::terminal(super::duplicate(&pair.master)?);
+            let stdout = OutputReader::terminal(pair.master, platform::HOLDS_SLAVE.then(|| Arc::clone(&slave)));
+            let child_ends = [Arc::clone(&slave), Arc::clone(&slave), slave];
+            return Ok(Self { child_ends, stdin: Some(stdin), stdout, stderr: None });
         }
         let (child_stdin, stdin) = match plan.stdin {
             Stdin::Null => (open_null()?, None),
             Stdin::Piped => {
                 let (read, write) = pipe()?;
                 set_nonblocking(write.as_fd())?;
-                (read, Some(write))
+                (read, Some(InputWriter::pipe(write)))
             }
         };
         let (stdout, child_stdout) = pipe()?;
@@ -152,8 +142,8 @@ impl Streams {
         Ok(Self {
             child_ends: [child_stdin, child_stdout, child_stderr].map(Arc::new),
             stdin,
-            stdout,
-            stderr: Some(stderr),
+            stdout: OutputReader::pipe(stdout),
+            stderr: Some(OutputReader::pipe(stderr)),
         })
     }
 }

@@ -25,6 +25,9 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
+/// Pipes can be made larger than they are by default.
+pub(super) const ENLARGES_PIPES: bool = true;
+
 /// Makes the pipe of this end as large as the system allows, up to 1 MiB. A refusal leaves it as it is.
 pub(super) fn enlarge_pipe(fd: RawFd) {
     // The second size is for users who are near their share of pipe memory.
@@ -93,7 +96,7 @@ impl Launcher {
             terminal: prepared.terminal,
             descriptor_limit: prepared
                 .descriptor_limit
-                .map(|(soft, hard)| libc::rlimit { rlim_cur: soft as libc::rlim_t, rlim_max: hard as libc::rlim_t }),
+                .map(|(soft, hard)| libc::rlimit { rlim_cur: soft, rlim_max: hard }),
             // SAFETY: the call has no arguments and cannot fail.
             parent: prepared.end_with_executor.then(|| unsafe { libc::getpid() }),
             failed_stage: AtomicI32::new(STAGE_NONE),
@@ -114,7 +117,11 @@ impl Launcher {
     }
 
     /// Makes the process. Returns when it has executed its program or ended.
-    fn clone_child(&mut self, order: &Order, with_pidfd: bool) -> Result<(libc::pid_t, Option<OwnedFd>), LaunchFailure> {
+    fn clone_child(
+        &mut self,
+        order: &Order,
+        with_pidfd: bool,
+    ) -> Result<(libc::pid_t, Option<OwnedFd>), LaunchFailure> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let mut pidfd: c_int = -1;
         let argument = ptr::from_ref(order).cast_mut().cast::<c_void>();
@@ -255,7 +262,7 @@ unsafe fn set_up(order: &Order) -> i32 {
         if libc::setsid() == -1 {
             return failed(order, STAGE_SETUP);
         }
-        if order.terminal && libc::ioctl(order.ends[0], libc::TIOCSCTTY as _, 0) == -1 {
+        if order.terminal && libc::ioctl(order.ends[0], libc::TIOCSCTTY, 0) == -1 {
             return failed(order, STAGE_SETUP);
         }
         // The ends are all above 2, so that none is overwritten before its turn, and `dup2` clears close-on-exec.

@@ -23,12 +23,24 @@ mod terminal;
 
 pub(super) use self::classify::classify;
 pub(super) use self::host::{home_dir, host_shell, login_shell, temporary_directories};
-pub(super) use self::launch::{LaunchFailure, Launched, Launcher};
+pub(super) use self::launch::{Launched, Launcher};
 pub(super) use self::process::{Child, ExitWatch};
 pub(super) use self::stream::{InputWriter, OutputReader};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Has the runtime watch a descriptor.
+#[allow(deprecated, reason = "the call that replaces it is newer than the oldest tokio that we accept")]
+fn watch(fd: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // What the deprecated call cannot promise holds here: the registration shares the ownership of the descriptor, which
+    // so stays open as long as it is registered.
+    AsyncFd::with_interest(Arc::clone(fd), interest)
+}
 
 /// The result of a system call that returns −1 on failure.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -5,10 +5,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::{InputWriter, check, platform};
+use super::{InputWriter, check, platform, watch};
 use crate::request::Signal;
 use crate::status::ExitStatus;
 
@@ -73,7 +74,9 @@ impl Child {
         match self.send(signal.number()) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             // What some systems say of a group that is only a zombie.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) && self.exit_status().is_ok_and(|s| s.is_some()) => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EPERM) && self.exit_status().is_ok_and(|s| s.is_some()) =>
+            {
                 Ok(())
             }
             result => result,
@@ -149,8 +152,7 @@ impl ExitWatch {
     /// Watches a child. Must be called within a runtime.
     pub(in crate::backend::local) fn new(child: &Child) -> io::Result<Self> {
         if let Some(pidfd) = &child.pidfd {
-            let interest = tokio::io::Interest::READABLE;
-            return Ok(Self::Pidfd(AsyncFd::with_interest(Arc::clone(pidfd), interest)?));
+            return Ok(Self::Pidfd(watch(pidfd, Interest::READABLE)?));
         }
         let (tell, told) = oneshot::channel();
         let pid = child.pid;

@@ -1,4 +1,4 @@
-//! Our ends of a child's streams.
+//! Our ends of a child's streams, never blocking.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -8,34 +8,175 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::{Launched, platform, read, terminal, write};
+use super::{platform, read, terminal, watch, write};
 use crate::request::TerminalSize;
 
 /// The reading end of an output pipe, or a terminal.
 #[derive(Debug)]
 pub(in crate::backend::local) struct OutputReader {
-    end: End,
+    // First, so that it leaves the selector before the descriptor can be closed.
+    watch: Option<AsyncFd<Arc<OwnedFd>>>,
+    fd: Arc<OwnedFd>,
     is_terminal: bool,
-    /// Kept only to stay open until the output is drained.
-    _held_slave: Option<Arc<OwnedFd>>,
-}
-
-#[derive(Debug)]
-enum End {
-    Watched(AsyncFd<OwnedFd>),
-    /// Taken off the runtime's selector: somebody reads it by the clock.
-    Unwatched(Arc<OwnedFd>),
+    /// Kept open until the output is drained, where the system would else discard it.
+    held_slave: Option<Arc<OwnedFd>>,
 }
 
 impl OutputReader {
-    /// Takes the output ends of a child. Must be called within a runtime.
-    pub(in crate::backend::local) fn take(launched: Launched) -> io::Result<(Self, Option<Self>)> {
-        let is_terminal = launched.stderr.is_none();
-        let first = Self {
-            end: End::Watched(AsyncFd::with_interest(launched.stdout, Interest::READABLE)?),
-            is_terminal,
-            _held_slave: launched.held_slave,
+    pub(super) fn pipe(fd: OwnedFd) -> Self {
+        Self { watch: None, fd: Arc::new(fd), is_terminal: false, held_slave: None }
+    }
+
+    pub(super) fn terminal(fd: OwnedFd, held_slave: Option<Arc<OwnedFd>>) -> Self {
+        Self { watch: None, fd: Arc::new(fd), is_terminal: true, held_slave }
+    }
+
+    /// Lets the stream come to its end once the process has exited and nothing more is there.
+    pub(in crate::backend::local) fn let_end(&mut self) {
+        self.held_slave = None;
+    }
+
+    /// Has the runtime watch the stream, so that [`OutputReader::poll_read`] wakes. Must be called within a runtime.
+    pub(in crate::backend::local) fn watch(&mut self) -> io::Result<()> {
+        if self.watch.is_none() {
+            self.watch = Some(watch(&self.fd, Interest::READABLE)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the watch. A stream that is written to all the time costs its writer a wake-up of the selector each time.
+    pub(in crate::backend::local) fn unwatch(&mut self) {
+        self.watch = None;
+    }
+
+    /// Whether the stream can hold more than it does by default.
+    pub(in crate::backend::local) fn can_be_enlarged(&self) -> bool {
+        platform::ENLARGES_PIPES && !self.is_terminal
+    }
+
+    /// Lets the stream hold as much as the system allows.
+    pub(in crate::backend::local) fn enlarge(&self) {
+        platform::enlarge_pipe(self.fd.as_raw_fd());
+    }
+
+    /// Appends what there is to `buffer`, up to its capacity; zero bytes are the end of the stream.
+    ///
+    /// Without a watch it never wakes.
+    pub(in crate::backend::local) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let Some(watched) = &self.watch else {
+            return match self.read_now(buffer) {
+                Ok(Some(count)) => Poll::Ready(Ok(count)),
+                Ok(None) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            };
         };
-        Ok((first, None))
+        loop {
+            let mut guard = ready!(watched.poll_read_ready(cx))?;
+            let room = buffer.capacity() - buffer.len();
+            match self.read_now(buffer)? {
+                Some(count) => {
+                    // Less than there was room for means that the stream is empty now: its next byte wakes the
+                    // selector again, and one more call that says so is saved. The end stays ready for ever.
+                    if count > 0 && count < room {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                None => guard.clear_ready(),
+            }
+        }
+    }
+
+    /// The same without waiting: none if there is nothing now.
+    pub(in crate::backend::local) fn read_now(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        let before = buffer.len();
+        loop {
+            match read(self.fd.as_raw_fd(), buffer) {
+                Ok(0) => break,
+                Ok(_) if !self.is_terminal || buffer.len() == buffer.capacity() => break,
+                // A terminal yields a line or a page at a time, however much there is.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if buffer.len() == before {
+                        return Ok(None);
+                    }
+                    break;
+                }
+                // The last descriptor of the terminal's other side was closed.
+                Err(error) if self.is_terminal && error.raw_os_error() == Some(libc::EIO) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(buffer.len() - before))
+    }
+}
+
+/// The writing end of the input pipe, or a terminal.
+#[derive(Debug)]
+pub(in crate::backend::local) struct InputWriter {
+    // First, so that it leaves the selector before the descriptor can be closed.
+    watch: Option<AsyncFd<Arc<OwnedFd>>>,
+    fd: Arc<OwnedFd>,
+    is_terminal: bool,
+}
+
+impl InputWriter {
+    pub(super) fn pipe(fd: OwnedFd) -> Self {
+        Self { watch: None, fd: Arc::new(fd), is_terminal: false }
+    }
+
+    pub(super) fn terminal(fd: OwnedFd) -> Self {
+        Self { watch: None, fd: Arc::new(fd), is_terminal: true }
+    }
+
+    /// Whether it is a terminal.
+    pub(in crate::backend::local) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Writes what fits now; none if nothing does. A reader that is gone is [`io::ErrorKind::BrokenPipe`].
+    pub(in crate::backend::local) fn write_now(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        match write(self.fd.as_raw_fd(), bytes) {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if self.is_terminal && error.raw_os_error() == Some(libc::EIO) => {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same, waking when more fits. Must be called within a runtime.
+    pub(in crate::backend::local) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.watch.is_none() {
+            // Most inputs take all that is ever written at once, and need no watch.
+            self.watch = Some(watch(&self.fd, Interest::WRITABLE)?);
+        }
+        loop {
+            let Some(watched) = &self.watch else { return Poll::Pending };
+            let mut guard = ready!(watched.poll_write_ready(cx))?;
+            match self.write_now(bytes)? {
+                Some(count) => return Poll::Ready(Ok(count)),
+                None => guard.clear_ready(),
+            }
+        }
+    }
+
+    /// Sets the size of the terminal.
+    pub(in crate::backend::local) fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        terminal::resize(self.fd.as_fd(), size)
+    }
+
+    /// The foreground process group of the terminal.
+    pub(super) fn foreground_group(&self) -> io::Result<Option<libc::pid_t>> {
+        terminal::foreground_group(self.fd.as_fd())
     }
 }

@@ -1,0 +1,84 @@
+//! Which processes a place has.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::shared::Shared;
+
+/// The processes whose supervisors run.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    state: Mutex<State>,
+    removed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    next: u64,
+    live: HashMap<u64, Arc<Shared>>,
+}
+
+/// One process's place in the registry; dropping it frees the place.
+#[derive(Debug)]
+pub(super) struct Registration {
+    registry: Arc<Registry>,
+    key: u64,
+}
+
+impl Registry {
+    /// Adds a process, unless the place is closed.
+    pub(super) fn add(self: &Arc<Self>, shared: &Arc<Shared>) -> Option<Registration> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let key = state.next;
+        state.next += 1;
+        state.live.insert(key, Arc::clone(shared));
+        Some(Registration { registry: Arc::clone(self), key })
+    }
+
+    /// Whether no process can be added any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Lets no process be added any more, and returns those there are.
+    pub(super) fn close(&self) -> Vec<Arc<Shared>> {
+        let mut state = self.lock();
+        state.closed = true;
+        state.live.values().cloned().collect()
+    }
+
+    /// Waits until all but detached processes are gone; returns whether those are, too.
+    pub(super) async fn ended(&self) -> bool {
+        loop {
+            let removed = self.removed.notified();
+            tokio::pin!(removed);
+            // From here on no removal is missed.
+            removed.as_mut().enable();
+            let live: Vec<_> = self.lock().live.values().cloned().collect();
+            if live.iter().all(|shared| shared.control().detached) {
+                return live.is_empty();
+            }
+            drop(live);
+            removed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let gone = self.registry.lock().live.remove(&self.key);
+        self.registry.removed.notify_waiters();
+        drop(gone);
+    }
+}

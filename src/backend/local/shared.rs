@@ -1,0 +1,151 @@
+//! What the handle, the reader and the supervisor of one process share.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+
+use super::input::Input;
+use super::os::Child;
+use super::output::EventQueue;
+use super::stop::{Action, Stop};
+use crate::backend::Terminate;
+use crate::request::{ProcessId, Signal};
+use crate::time::now;
+
+/// One process, as all of its parties see it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) process_id: ProcessId,
+    pub(super) os_id: u32,
+    pub(super) has_terminal: bool,
+    pub(super) events: EventQueue,
+    control: Mutex<Control>,
+    supervisor: AtomicWaker,
+    /// The supervisor gathers small output by the clock, which input ends.
+    gathering: AtomicBool,
+    /// Input was written while it did.
+    input_in_gathering: AtomicBool,
+}
+
+/// What acts on the process. Signals go out under the lock, so that none can meet a group number that was given back.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// None once the process is over and its group can no longer be told from another one.
+    pub(super) child: Option<Child>,
+    pub(super) input: Input,
+    pub(super) stop: Stop,
+    pub(super) exited: bool,
+    pub(super) detached: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        process_id: ProcessId,
+        child: Child,
+        input: Input,
+        has_terminal: bool,
+        events: EventQueue,
+    ) -> Self {
+        Self {
+            process_id,
+            os_id: child.id(),
+            has_terminal,
+            events,
+            control: Mutex::new(Control {
+                child: Some(child),
+                input,
+                stop: Stop::default(),
+                exited: false,
+                detached: false,
+            }),
+            supervisor: AtomicWaker::new(),
+            gathering: AtomicBool::new(false),
+            input_in_gathering: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn control(&self) -> MutexGuard<'_, Control> {
+        // Nothing that can panic runs under the lock.
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the supervisor look at everything again.
+    pub(super) fn wake_supervisor(&self) {
+        self.supervisor.wake();
+    }
+
+    /// Called by the supervisor first in each poll.
+    pub(super) fn register_supervisor(&self, waker: &std::task::Waker) {
+        self.supervisor.register(waker);
+    }
+
+    /// The supervisor gathers, or no longer.
+    pub(super) fn set_gathering(&self, gathering: bool) {
+        self.gathering.store(gathering, Ordering::Relaxed);
+    }
+
+    /// Somebody wrote to the process: what it answers must not be held back.
+    pub(super) fn input_was_written(&self) {
+        if self.gathering.swap(false, Ordering::Relaxed) {
+            self.input_in_gathering.store(true, Ordering::Relaxed);
+            self.wake_supervisor();
+        }
+    }
+
+    /// Whether that happened since the last call.
+    pub(super) fn input_ended_gathering(&self) -> bool {
+        self.input_in_gathering.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ends the process tree; returns whether the process was still running.
+    pub(super) fn terminate(&self, how: Terminate) -> io::Result<bool> {
+        let mut control = self.control();
+        let running = !control.exited;
+        let result = if running || how.descendants { control.stop(how.grace) } else { Ok(()) };
+        drop(control);
+        // There is a new deadline.
+        self.wake_supervisor();
+        result.map(|()| running)
+    }
+
+    /// Kills the process tree, also what an exited process left, unless it is detached.
+    pub(super) fn kill(&self) {
+        let mut control = self.control();
+        if !control.detached {
+            // Nobody is left who could do something about an error.
+            drop(control.stop(Duration::ZERO));
+        }
+        drop(control);
+        self.wake_supervisor();
+    }
+}
+
+impl Control {
+    /// Asks the group to end within `grace`.
+    pub(super) fn stop(&mut self, grace: Duration) -> io::Result<()> {
+        if self.child.is_none() {
+            return Ok(());
+        }
+        let action = self.stop.request(now(), grace);
+        self.carry_out(action)
+    }
+
+    /// Does what the stop machine says.
+    pub(super) fn carry_out(&mut self, action: Action) -> io::Result<()> {
+        let signal = match action {
+            Action::Nothing => return Ok(()),
+            Action::Ask => Signal::Terminate,
+            Action::Kill => Signal::Kill,
+        };
+        let Some(child) = &self.child else { return Ok(()) };
+        child.signal_group(signal)?;
+        if action == Action::Ask {
+            // One that is stopped could not react.
+            child.signal_group(Signal::Continue)?;
+        }
+        Ok(())
+    }
+}

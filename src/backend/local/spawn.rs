@@ -1,0 +1,112 @@
+//! From a request to a plan that the operating system layer carries out.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+
+use super::config::LocalConfig;
+use crate::env_policy::{EnvMap, child_environment};
+use crate::error::{InvalidRequest, SpawnError, Unsupported};
+use crate::request::{ExecRequest, RequestPath, Stdin, TerminalSize};
+use crate::sandbox::SandboxError;
+
+/// All that a launch needs, checked and computed: nothing of the host's is read after this.
+pub(super) struct LaunchPlan {
+    /// The program as asked for.
+    pub(super) program: OsString,
+    /// Its arguments, with the name that it sees first.
+    pub(super) argv: Vec<OsString>,
+    /// Its whole environment.
+    pub(super) env: EnvMap,
+    /// Its working directory, absolute.
+    pub(super) cwd: PathBuf,
+    pub(super) stdin: Stdin,
+    pub(super) terminal: Option<TerminalSize>,
+    pub(super) end_with_executor: bool,
+    pub(super) descriptor_limit: Option<(u64, u64)>,
+    pub(super) exit_by_thread: bool,
+}
+
+impl LaunchPlan {
+    /// The plan for a request.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the request, before anything was started.
+    pub(super) fn new(request: &ExecRequest, config: &LocalConfig) -> Result<Self, SpawnError> {
+        request.validate()?;
+        if request.sandbox.is_some() {
+            return Err(SandboxError::Unsupported.into());
+        }
+        if let Some(size) = request.terminal {
+            check_terminal(size)?;
+        }
+        let program = request.argv.first().ok_or(InvalidRequest::EmptyArgv)?.clone();
+        let mut argv = request.argv.clone();
+        if let (Some(arg0), Some(first)) = (&request.arg0, argv.first_mut()) {
+            first.clone_from(arg0);
+        }
+        let env = child_environment(
+            &config.base_env,
+            request.env_policy.as_deref(),
+            &request.env,
+            request.metadata.as_ref(),
+            &config.reserved_names,
+            cfg!(windows),
+        );
+        Ok(Self {
+            program,
+            argv,
+            env,
+            cwd: working_directory(request, config)?,
+            stdin: request.stdin,
+            terminal: request.terminal,
+            end_with_executor: config.end_with_executor,
+            descriptor_limit: config.child_descriptor_limit,
+            exit_by_thread: config.exit_by_thread,
+        })
+    }
+
+    /// Whether the user's login shell belongs into the environment: programs on a terminal expect it there.
+    pub(super) fn wants_shell(&self) -> bool {
+        self.terminal.is_some() && !cfg!(windows) && !self.env.contains_key(OsStr::new("SHELL"))
+    }
+}
+
+/// Values of variables stay out.
+impl fmt::Debug for LaunchPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaunchPlan").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+/// Refuses sizes that no terminal has, and terminals where the crate is built without them.
+fn check_terminal(size: TerminalSize) -> Result<(), SpawnError> {
+    if !cfg!(feature = "pty") {
+        return Err(
+            Unsupported { feature: "a terminal", place: "this build, made without the feature `pty`".into() }.into()
+        );
+    }
+    check_terminal_size(size)?;
+    Ok(())
+}
+
+/// Refuses sizes that no terminal has.
+pub(super) fn check_terminal_size(size: TerminalSize) -> Result<(), InvalidRequest> {
+    if size.rows == 0 || size.cols == 0 {
+        return Err(InvalidRequest::TerminalSize { rows: size.rows, cols: size.cols });
+    }
+    Ok(())
+}
+
+fn working_directory(request: &ExecRequest, config: &LocalConfig) -> Result<PathBuf, InvalidRequest> {
+    let cwd = match &request.cwd {
+        Some(RequestPath::Uri(uri)) => uri.to_host_native_path()?,
+        Some(RequestPath::Native(path)) => path.clone(),
+        None => config.default_cwd.clone().ok_or(InvalidRequest::NoCwd)?,
+    };
+    if !cwd.is_absolute() {
+        return Err(InvalidRequest::RelativeCwd { path: cwd });
+    }
+    Ok(cwd)
+}

@@ -1,0 +1,239 @@
+//! The threads that make children.
+//!
+//! A start suspends its thread until the program is executed, which a slow file system can draw out, and on Linux a
+//! child can be tied to the life of the thread that made it. So starts run on threads of their own that stay until the
+//! last process has ended: one, and more, up to a bound, while starts wait for one that is stuck.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::os::{self, Child, Launched, Launcher};
+use super::spawn::LaunchPlan;
+use crate::error::{OsError, SpawnError};
+use crate::request::Signal;
+
+/// A pool of spawner threads. They end with it.
+#[derive(Debug)]
+pub(super) struct Spawner {
+    queue: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Job {
+    Start(Arc<LaunchPlan>, oneshot::Sender<Delivery>),
+    /// Waits for the end of a child that was killed and whose owner is gone.
+    Bury(Child),
+}
+
+/// Why a start failed, and whether the same may succeed a moment later.
+#[derive(Debug)]
+struct Failed {
+    text_busy: bool,
+    error: SpawnError,
+}
+
+/// The outcome of a start on its way to the caller. If the caller is gone, the child ends.
+#[derive(Debug)]
+struct Delivery {
+    outcome: Option<Result<Launched, Failed>>,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(Ok(launched)) = self.outcome.take() {
+            self.queue.bury(launched.child);
+        }
+    }
+}
+
+impl Spawner {
+    /// A pool without a thread; the first start makes one.
+    pub(super) fn new() -> Self {
+        Self { queue: Arc::default(), threads: Mutex::default() }
+    }
+
+    /// Starts a process.
+    ///
+    /// # Cancel safety
+    ///
+    /// A child whose start was under way when the future was dropped is killed.
+    pub(super) async fn start(&self, plan: LaunchPlan) -> Result<Launched, SpawnError> {
+        let plan = Arc::new(plan);
+        let mut pause = TEXT_BUSY_FIRST_PAUSE;
+        loop {
+            match self.start_once(&plan).await? {
+                Ok(launched) => return Ok(launched),
+                // Somebody who forked while the file was written holds it open for a moment.
+                Err(failed) if failed.text_busy && pause <= TEXT_BUSY_LAST_PAUSE => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(failed) => return Err(failed.error),
+            }
+        }
+    }
+
+    async fn start_once(&self, plan: &Arc<LaunchPlan>) -> Result<Result<Launched, Failed>, SpawnError> {
+        let (reply, mut answer) = oneshot::channel();
+        self.queue.push(Job::Start(Arc::clone(plan), reply))?;
+        self.add_thread_if(|threads, _| threads == 0)?;
+        loop {
+            match tokio::time::timeout(STUCK_AFTER, &mut answer).await {
+                Ok(Ok(mut delivery)) => return delivery.outcome.take().ok_or(SpawnError::Closed),
+                // The pool ended before a thread took the job.
+                Ok(Err(_)) => return Err(SpawnError::Closed),
+                Err(_) => self.add_thread_if(|threads, waiting| waiting > 0 && threads < MAX_THREADS)?,
+            }
+        }
+    }
+
+    /// Has a child that nobody owns any more killed and reaped.
+    pub(super) fn bury(&self, child: Child) {
+        self.queue.bury(child);
+    }
+
+    /// Ends the threads once they have done what is queued, and waits for them. Later starts fail.
+    pub(super) async fn shut_down(&self) {
+        self.queue.close();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            while !thread.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // It has finished, so this does not block. A panic was reported where it happened.
+            let outcome = thread.join();
+            debug_assert!(outcome.is_ok(), "a spawner thread panicked");
+        }
+    }
+
+    fn add_thread_if(&self, wanted: impl FnOnce(usize, usize) -> bool) -> Result<(), SpawnError> {
+        let mut threads = lock(&self.threads);
+        let waiting = lock(&self.queue.state).jobs.len();
+        if wanted(threads.len(), waiting) {
+            let queue = Arc::clone(&self.queue);
+            let thread = std::thread::Builder::new()
+                .name("longarm-spawn".into())
+                .stack_size(THREAD_STACK_BYTES)
+                .spawn(move || run(&queue))
+                .map_err(|error| OsError::new("make a spawner thread", error))?;
+            threads.push(thread);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl Queue {
+    fn push(&self, job: Job) -> Result<(), SpawnError> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(SpawnError::Closed);
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn bury(&self, child: Child) {
+        // The group may have ended by itself, and nobody is left to hear of anything else.
+        let killed = child.signal_group(Signal::Kill);
+        debug_assert!(killed.is_ok(), "a child of ours can be killed: {killed:?}");
+        let mut state = lock(&self.state);
+        if state.closed {
+            drop(state);
+            // The threads are gone. It was killed, so that this takes no longer than its end does.
+            child.wait_and_release();
+            return;
+        }
+        state.jobs.push_back(Job::Bury(child));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The next job; none when the pool is closed and all is done. Starts that nobody took are given up then.
+    fn next(&self) -> Option<Job> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                state.jobs.retain(|job| matches!(job, Job::Bury(_)));
+            }
+            match state.jobs.pop_front() {
+                Some(job) => return Some(job),
+                None if state.closed => return None,
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// A spawner thread.
+fn run(queue: &Arc<Queue>) {
+    let mut launcher = Launcher::new();
+    while let Some(job) = queue.next() {
+        match job {
+            Job::Bury(child) => child.wait_and_release(),
+            Job::Start(_, reply) if reply.is_closed() => {}
+            Job::Start(plan, reply) => {
+                let outcome = match &mut launcher {
+                    Ok(launcher) => launcher.launch(&plan).map_err(|failure| Failed {
+                        text_busy: failure.is_text_busy(),
+                        error: os::classify(failure, &plan),
+                    }),
+                    Err(error) => {
+                        let source = io::Error::new(error.kind(), error.to_string());
+                        let error = SpawnError::Os(OsError::new("prepare a spawner thread", source));
+                        launcher = Launcher::new();
+                        Err(Failed { text_busy: false, error })
+                    }
+                };
+                let delivery = Delivery { outcome: Some(outcome), queue: Arc::clone(queue) };
+                // A caller that is gone leaves the delivery to its destructor.
+                drop(reply.send(delivery));
+            }
+        }
+    }
+}
+
+/// Nothing that can panic runs under these locks, so that a poisoned one is still consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A start that waited this long behind another one gets a thread of its own.
+const STUCK_AFTER: Duration = Duration::from_millis(50);
+/// No more threads than this: a file system on which even more starts are stuck at a time will not be helped by them.
+const MAX_THREADS: usize = 16;
+const THREAD_STACK_BYTES: usize = 256 << 10;
+/// Pauses before a busy program is tried again, doubling: 62 ms in all.
+const TEXT_BUSY_FIRST_PAUSE: Duration = Duration::from_millis(2);
+const TEXT_BUSY_LAST_PAUSE: Duration = Duration::from_millis(32);

@@ -1,0 +1,499 @@
+//! The only owner of a child: one task that reads its output, notices its exit and carries its limits out.
+//!
+//! A hand-written future, so that it stays small and one poll does all that is due. In each poll, in this order:
+//! deadlines, input, output, exit, close. Invariants:
+//!
+//! 1. Output that was there when the exit is noticed comes before the exit, unless the reader has no room for it.
+//! 2. `Closed` follows the exit and the end of all streams at once. After a kill it follows once nothing is left
+//!    to read, whoever still holds the streams.
+//! 3. The child's number is given back last, and never while somebody could still signal it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+use super::gather::{Change, Gather};
+use super::os::{ExitWatch, OutputReader};
+use super::registry::Registration;
+use super::scratch;
+use super::shared::Shared;
+use super::spawner::Spawner;
+use super::stop::Action;
+use crate::error::{OsError, WaitError};
+use crate::event::OutputStream;
+use crate::request::ExecRequest;
+use crate::status::{ExitStatus, LimitExceeded};
+use crate::time::{Instant, now};
+
+/// The task of one process.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    spawner: Arc<Spawner>,
+    registration: Option<Registration>,
+    streams: [Option<Stream>; 2],
+    phase: Phase,
+    /// Until when the process may run, and how long it may take to end then.
+    time_limit: Option<(Instant, Duration)>,
+    output_limit: Option<u64>,
+    limit_exceeded: Option<LimitExceeded>,
+    close_streams_after_exit: Option<Duration>,
+    /// A stream was given up before its end.
+    cut: bool,
+    failure: Option<OsError>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// How far the process has come.
+#[derive(Debug)]
+enum Phase {
+    Running(ExitWatch),
+    /// It has ended, and streams are open.
+    Exited {
+        at: Instant,
+    },
+    /// `Closed` was reported, and members of the group have time left to end.
+    Lingering {
+        look_at: Instant,
+        pause: Duration,
+    },
+    Over,
+}
+
+#[derive(Debug)]
+struct Stream {
+    reader: OutputReader,
+    name: OutputStream,
+    gather: Gather,
+    /// Bytes since nothing was left to read.
+    burst: usize,
+    /// Nothing was left to read when it was last looked at.
+    drained: bool,
+    enlarged: bool,
+}
+
+impl Supervisor {
+    /// Takes a process over. When the result is dropped without having run, the process is ended.
+    ///
+    /// Must be called within a runtime.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        spawner: Arc<Spawner>,
+        stdout: OutputReader,
+        stderr: Option<OutputReader>,
+        request: &ExecRequest,
+        close_streams_after_exit: Option<Duration>,
+    ) -> io::Result<Self> {
+        let first = if stderr.is_some() { OutputStream::Stdout } else { OutputStream::Pty };
+        let mut supervisor = Self {
+            shared,
+            spawner,
+            registration: None,
+            streams: [Some(Stream::new(stdout, first)), stderr.map(|reader| Stream::new(reader, OutputStream::Stderr))],
+            phase: Phase::Over,
+            time_limit: request
+                .time_limit
+                .and_then(|limit| now().checked_add(limit))
+                .map(|deadline| (deadline, request.stop_grace)),
+            output_limit: request.output_limit_bytes,
+            limit_exceeded: None,
+            close_streams_after_exit,
+            cut: false,
+            failure: None,
+            timer: None,
+        };
+        for stream in supervisor.streams.iter_mut().flatten() {
+            stream.reader.watch()?;
+        }
+        let watch = match &supervisor.shared.control().child {
+            Some(child) => ExitWatch::new(child)?,
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        supervisor.phase = Phase::Running(watch);
+        Ok(supervisor)
+    }
+
+    /// Takes the place in the registry, which is freed at the end.
+    pub(super) fn own(&mut self, registration: Registration) {
+        self.registration = Some(registration);
+    }
+
+    fn is_exited(&self) -> bool {
+        !matches!(self.phase, Phase::Running(_))
+    }
+
+    /// Does what the clock asks for.
+    fn handle_timeouts(&mut self, now: Instant) {
+        if let Some((deadline, grace)) = self.time_limit
+            && deadline <= now
+        {
+            self.time_limit = None;
+            if !self.is_exited() {
+                self.limit_exceeded.get_or_insert(LimitExceeded::Time);
+                let stopped = self.shared.control().stop(grace);
+                self.note("stop a process at its time limit", stopped);
+            }
+        }
+        let mut control = self.shared.control();
+        let action = control.stop.handle_timeout(now);
+        if action != Action::Nothing {
+            let stopped = control.carry_out(action);
+            drop(control);
+            self.note("kill a process", stopped);
+        }
+    }
+
+    /// Reads what there is, within a budget; returns whether there may be more right now.
+    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let mut more = false;
+        for index in 0..self.streams.len() {
+            for round in 0.. {
+                if round == READS_A_POLL {
+                    more = true;
+                    break;
+                }
+                match self.read_once(index, cx, now) {
+                    Progress::Read => {}
+                    Progress::Stuck => break,
+                }
+            }
+        }
+        more
+    }
+
+    /// Reads one chunk of a stream.
+    fn read_once(&mut self, index: usize, cx: &mut Context<'_>, now: Instant) -> Progress {
+        let Some(stream) = &mut self.streams[index] else { return Progress::Stuck };
+        if !stream.gather.is_due(now) {
+            return Progress::Stuck;
+        }
+        if !self.shared.events.has_room() {
+            stream.drained = false;
+            return Progress::Stuck;
+        }
+        let limit = self.shared.events.chunk_bytes();
+        let result = scratch::fill(limit, |buffer| stream.reader.poll_read(cx, buffer));
+        match result {
+            Poll::Pending => {
+                stream.drained = true;
+                let burst = std::mem::take(&mut stream.burst);
+                if burst > 0 || stream.gather.poll_timeout().is_some() {
+                    let change = stream.gather.handle_read(now, burst);
+                    return self.apply(index, change);
+                }
+                if self.is_exited()
+                    && let Some(stream) = &mut self.streams[index]
+                {
+                    stream.reader.let_end();
+                }
+                Progress::Stuck
+            }
+            Poll::Ready(Ok(bytes)) if bytes.is_empty() => {
+                self.streams[index] = None;
+                Progress::Stuck
+            }
+            Poll::Ready(Ok(bytes)) => {
+                stream.take(bytes.len(), limit);
+                let sum = self.shared.events.push_output(stream.name, bytes);
+                if self.output_limit.is_some_and(|limit| sum > limit) {
+                    self.exceed_output();
+                    return Progress::Stuck;
+                }
+                Progress::Read
+            }
+            Poll::Ready(Err(error)) => {
+                self.streams[index] = None;
+                self.note("read the output of a process", Err(error));
+                Progress::Stuck
+            }
+        }
+    }
+
+    /// A stream changes between being read as it comes and by the clock.
+    fn apply(&mut self, index: usize, change: Change) -> Progress {
+        let Some(stream) = &mut self.streams[index] else { return Progress::Stuck };
+        match change {
+            Change::None => Progress::Stuck,
+            Change::Started => {
+                if !stream.reader.can_be_enlarged() {
+                    let change = stream.gather.end();
+                    debug_assert_eq!(change, Change::Ended);
+                    return Progress::Stuck;
+                }
+                stream.enlarge();
+                stream.reader.unwatch();
+                self.shared.set_gathering(true);
+                Progress::Stuck
+            }
+            Change::Ended => match stream.reader.watch() {
+                // What came meanwhile wakes at once, or is read in the next round.
+                Ok(()) => Progress::Read,
+                Err(error) => {
+                    self.streams[index] = None;
+                    self.cut = true;
+                    self.note("watch the output of a process", Err(error));
+                    Progress::Stuck
+                }
+            },
+        }
+    }
+
+    /// Input was written, or the process has exited: output is not held back any more.
+    fn end_gathering(&mut self) {
+        for index in 0..self.streams.len() {
+            if let Some(stream) = &mut self.streams[index] {
+                let change = stream.gather.end();
+                self.apply(index, change);
+            }
+        }
+        self.shared.set_gathering(false);
+    }
+
+    /// The process has written more than it may: it is killed, and its further output is nobody's.
+    fn exceed_output(&mut self) {
+        self.output_limit = None;
+        if !self.is_exited() {
+            self.limit_exceeded.get_or_insert(LimitExceeded::Output);
+        }
+        let killed = self.shared.control().stop(Duration::ZERO);
+        self.note("kill a process at its output limit", killed);
+        self.cut_streams();
+    }
+
+    fn cut_streams(&mut self) {
+        for stream in &mut self.streams {
+            self.cut |= stream.take().is_some();
+        }
+    }
+
+    /// Looks whether the process has ended, and reports it.
+    fn look_for_exit(&mut self, cx: &mut Context<'_>, now: Instant) {
+        let Phase::Running(watch) = &mut self.phase else { return };
+        let status = match watch.poll_exited(cx) {
+            Poll::Pending => return,
+            Poll::Ready(Ok(())) => match &self.shared.control().child {
+                Some(child) => child.exit_status(),
+                None => Ok(None),
+            },
+            Poll::Ready(Err(error)) => Err(error),
+        };
+        // Nobody can say how it ended if the host has reaped it itself, or ignores the ends of its children.
+        let status = status.ok().flatten().unwrap_or(ExitStatus::unknown());
+        self.phase = Phase::Exited { at: now };
+        self.time_limit = None;
+        self.end_gathering();
+        self.read(cx, now);
+        let mut control = self.shared.control();
+        control.exited = true;
+        if let Some(child) = control.child.as_mut().filter(|child| child.outlives_leader()) {
+            let released = child.release();
+            drop(control);
+            self.note_reaping(released);
+        } else {
+            drop(control);
+        }
+        self.shared.events.push_exited(status.with_limit(self.limit_exceeded));
+    }
+
+    /// Looks whether the streams have ended or are to be given up, and reports that.
+    fn look_for_close(&mut self, cx: &mut Context<'_>, now: Instant) {
+        if !matches!(self.phase, Phase::Exited { .. }) {
+            return;
+        }
+        if self.cut_at().is_some_and(|deadline| deadline <= now) && self.shared.events.has_room() {
+            // What a pipe can hold at most. A stream that is written to for ever is given up all the same.
+            for _ in 0..READS_BEFORE_CUT {
+                if !self.read(cx, now) {
+                    break;
+                }
+            }
+            if self.shared.events.has_room() {
+                self.cut_streams();
+            }
+        }
+        if self.streams.iter().any(Option::is_some) {
+            return;
+        }
+        match self.failure.take() {
+            Some(error) => self.shared.events.fail(WaitError::Os(error)),
+            None => self.shared.events.push_closed(self.cut),
+        }
+        self.shared.control().input.shut();
+        self.phase = Phase::Lingering { look_at: now, pause: FIRST_LINGER_PAUSE };
+    }
+
+    /// When streams that are still open are given up.
+    fn cut_at(&self) -> Option<Instant> {
+        let Phase::Exited { at } = self.phase else { return None };
+        let by_option = self.close_streams_after_exit.and_then(|limit| at.checked_add(limit));
+        let killed_at = self.shared.control().stop.killed_at();
+        let by_kill = killed_at.and_then(|killed_at| killed_at.max(at).checked_add(SETTLE));
+        match (by_option, by_kill) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Members of a group that was asked to end have until the kill, also when they hold no stream.
+    fn linger(&mut self, now: Instant) {
+        let Phase::Lingering { look_at, pause } = &mut self.phase else { return };
+        if *look_at > now {
+            return;
+        }
+        *look_at = now + *pause;
+        *pause = (*pause * 2).min(LAST_LINGER_PAUSE);
+        let mut control = self.shared.control();
+        let mut killed = Ok(());
+        if control.stop.is_asked() {
+            match control.child.as_ref().and_then(|child| child.group_has_members()) {
+                Some(true) => return,
+                Some(false) => control.stop.group_ended(),
+                // It cannot be told, and the number cannot be kept.
+                None => killed = control.stop(Duration::ZERO),
+            }
+        }
+        let released = control.child.take().map_or(Ok(()), |mut child| child.release());
+        drop(control);
+        self.phase = Phase::Over;
+        // `Closed` was reported, so that there is nobody to tell.
+        drop(killed);
+        self.note_reaping(released);
+    }
+
+    /// The host may have reaped the child itself, which is its right and does no harm.
+    fn note_reaping(&mut self, released: io::Result<()>) {
+        match released {
+            Err(error) if error.raw_os_error().is_some() && error.kind() == io::ErrorKind::NotFound => {}
+            released => self.note("reap a process", released),
+        }
+    }
+
+    /// Keeps the first failure for the end of the events.
+    fn note(&mut self, op: &'static str, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert_with(|| OsError::new(op, error));
+        }
+    }
+
+    /// When this has to be polled again.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let stop = self.shared.control().stop.poll_timeout();
+        let time_limit = self.time_limit.map(|(deadline, _)| deadline);
+        let linger = match self.phase {
+            Phase::Lingering { look_at, .. } => Some(look_at),
+            _ => None,
+        };
+        // Without room the reader wakes us.
+        let (cut, gather) = if self.shared.events.has_room() {
+            let gather = self.streams.iter().flatten().filter_map(|stream| stream.gather.poll_timeout()).min();
+            (self.cut_at(), gather)
+        } else {
+            (None, None)
+        };
+        [stop, time_limit, linger, cut, gather].into_iter().flatten().min()
+    }
+
+    /// Sets the timer; returns whether its time has come already.
+    fn arm(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.poll_timeout() else {
+            self.timer = None;
+            return false;
+        };
+        let deadline = deadline.into();
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(cx).is_ready()
+    }
+}
+
+enum Progress {
+    /// Something was read, and there may be more.
+    Read,
+    /// Nothing more can be read now.
+    Stuck,
+}
+
+impl Stream {
+    fn new(reader: OutputReader, name: OutputStream) -> Self {
+        Self { reader, name, gather: Gather::new(), burst: 0, drained: false, enlarged: false }
+    }
+
+    /// Counts a chunk.
+    fn take(&mut self, bytes: usize, limit: usize) {
+        self.burst += bytes;
+        if bytes == limit && self.reader.can_be_enlarged() {
+            // A writer of large pieces waits less for a larger pipe.
+            self.enlarge();
+        }
+    }
+
+    fn enlarge(&mut self) {
+        if !self.enlarged {
+            self.enlarged = true;
+            self.reader.enlarge();
+        }
+    }
+}
+
+impl Future for Supervisor {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.shared.register_supervisor(cx.waker());
+        let now = now();
+        this.handle_timeouts(now);
+        let mut control = this.shared.control();
+        if control.input.is_pending() {
+            control.input.poll_flush(cx);
+        }
+        drop(control);
+        if this.shared.input_ended_gathering() {
+            this.end_gathering();
+        }
+        let mut again = this.read(cx, now);
+        this.look_for_exit(cx, now);
+        this.look_for_close(cx, now);
+        this.linger(now);
+        if matches!(this.phase, Phase::Over) {
+            return Poll::Ready(());
+        }
+        again |= this.arm(cx);
+        if again {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+/// The runtime is going, or the process was never registered.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.shared.events.fail(WaitError::Closed);
+        let mut control = self.shared.control();
+        control.input.shut();
+        let child = control.child.take();
+        let detached = control.detached;
+        drop(control);
+        if let Some(child) = child
+            && !detached
+        {
+            self.spawner.bury(child);
+        }
+    }
+}
+
+/// Chunks of one stream in one poll, before others have their turn.
+const READS_A_POLL: u32 = 8;
+/// Polls' worth of reading before a stream is given up: more than the largest pipe holds.
+const READS_BEFORE_CUT: u32 = 4;
+/// How long after a kill the ends of the other members of the group may take to show.
+const SETTLE: Duration = Duration::from_millis(50);
+const FIRST_LINGER_PAUSE: Duration = Duration::from_millis(2);
+const LAST_LINGER_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,102 @@
+//! What the tests of the local backend share.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use longarm::ExecRequest;
+use longarm::backend::local::{Local, LocalConfig};
+use longarm::backend::{EventSource, ExecBackend, Spawned};
+use longarm::event::{Closed, Event, OutputStream};
+use longarm::status::ExitStatus;
+
+/// Longer than anything that works takes; what takes longer fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A place with the host's variables.
+pub(crate) fn local() -> Local {
+    Local::new(LocalConfig::from_host())
+}
+
+/// A shell script, in `/tmp`.
+pub(crate) fn sh(script: &str) -> ExecRequest {
+    ExecRequest::new(["sh", "-c", script]).cwd("/tmp")
+}
+
+/// All that a process told.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) pty: Vec<u8>,
+    pub(crate) status: ExitStatus,
+    pub(crate) closed: Closed,
+    pub(crate) kinds: Vec<String>,
+}
+
+/// Spawns and collects.
+pub(crate) async fn run(local: &Local, request: ExecRequest) -> Run {
+    let Spawned { events, .. } = local.spawn(request).await.unwrap();
+    collect(events).await
+}
+
+/// Reads all events, and checks their numbers.
+pub(crate) async fn collect(events: EventSource) -> Run {
+    tokio::time::timeout(PATIENCE, collect_all(events)).await.expect("the process ends")
+}
+
+async fn collect_all(mut events: EventSource) -> Run {
+    let (mut stdout, mut stderr, mut pty) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut status, mut closed, mut kinds, mut seq) = (None, None, Vec::new(), 0);
+    while let Some(event) = events.next().await {
+        let event = event.unwrap();
+        seq += 1;
+        assert_eq!(event.seq(), seq, "numbers rise without holes");
+        assert!(closed.is_none(), "nothing follows the close");
+        match event {
+            Event::Output(output) => {
+                assert!(!output.bytes.is_empty());
+                kinds.push(format!("{:?}", output.stream).to_lowercase());
+                match output.stream {
+                    OutputStream::Stdout => stdout.extend_from_slice(&output.bytes),
+                    OutputStream::Stderr => stderr.extend_from_slice(&output.bytes),
+                    OutputStream::Pty => pty.extend_from_slice(&output.bytes),
+                }
+            }
+            Event::Exited(exited) => {
+                assert!(status.replace(exited.status).is_none(), "one exit");
+                kinds.push("exited".into());
+            }
+            Event::Closed(event) => {
+                closed = Some(event);
+                kinds.push("closed".into());
+            }
+            other => panic!("unexpected event {other:?}"),
+        }
+    }
+    let status = status.expect("there was an exit");
+    let closed = closed.expect("there was a close");
+    let totals = closed.totals.expect("totals are known");
+    assert_eq!(totals.stdout, stdout.len() as u64);
+    assert_eq!(totals.stderr, stderr.len() as u64);
+    assert_eq!(totals.pty, pty.len() as u64);
+    Run { stdout, stderr, pty, status, closed, kinds }
+}
+
+/// The next event; fails when there is none.
+pub(crate) async fn next(events: &mut EventSource) -> Event {
+    let next = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event comes");
+    next.expect("the stream goes on").unwrap()
+}
+
+/// Reads until the output of all streams contains `text`; returns all of it.
+pub(crate) async fn read_until(events: &mut EventSource, text: &str) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !String::from_utf8_lossy(&all).contains(text) {
+        match next(events).await {
+            Event::Output(output) => all.extend_from_slice(&output.bytes),
+            other => panic!("{other:?} came before {text:?}, after {:?}", String::from_utf8_lossy(&all)),
+        }
+    }
+    all
+}
