@@ -95,6 +95,9 @@ pub struct ServerConfig {
     pub messages: MessageLimits,
     /// Signs of life.
     pub keepalive: Keepalive,
+    /// How long after an exit the output streams may stay open before the server closes its ends of them. By default
+    /// without limit, as the reference.
+    pub close_streams_after_exit: Option<Duration>,
     /// Grace time of processes when the server stops. 2 s. An expired session's processes are killed at once.
     pub shutdown_grace: Duration,
 }
@@ -114,6 +117,7 @@ impl Default for ServerConfig {
             max_request_bytes_in_flight: 128 << 20,
             messages: MessageLimits::default(),
             keepalive: Keepalive::default(),
+            close_streams_after_exit: None,
             shutdown_grace: Duration::from_secs(2),
         }
     }
