@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use crate::event::{Event, Gap, OutputStream};
+use crate::event::{Event, Exited, Gap, OutputStream};
 use crate::status::ExitStatus;
 use crate::text::{continuation_prefix, incomplete_suffix};
 
@@ -180,19 +180,20 @@ pub(crate) struct Collector {
     stderr: HeadTail,
     pty: HeadTail,
     missing: Option<Missing>,
-    exited: Option<(ExitStatus, bool)>,
+    exited: Option<Exited>,
     closed: bool,
     cut: bool,
 }
 
 impl Collector {
-    pub(crate) const fn new(limits: CollectLimits) -> Self {
+    /// `exited` is the exit, if it was met before.
+    pub(crate) const fn new(limits: CollectLimits, exited: Option<Exited>) -> Self {
         Self {
             stdout: HeadTail::new(limits.head_bytes, limits.tail_bytes),
             stderr: HeadTail::new(limits.head_bytes, limits.tail_bytes),
             pty: HeadTail::new(limits.head_bytes, limits.tail_bytes),
             missing: None,
-            exited: None,
+            exited,
             closed: false,
             cut: false,
         }
@@ -207,7 +208,7 @@ impl Collector {
                 OutputStream::Pty => self.pty.push(&output.bytes),
             },
             Event::Gap(gap) => self.add_gap(gap),
-            Event::Exited(exited) => self.exited = Some((exited.status, exited.sandbox_denied)),
+            Event::Exited(exited) => self.exited = Some(exited),
             Event::Closed(closed) => {
                 self.closed = true;
                 self.cut = closed.cut;
@@ -218,10 +219,10 @@ impl Collector {
 
     /// What was collected; none if the process has not ended.
     pub(crate) fn finish(self) -> Option<CollectedOutput> {
-        let (status, sandbox_denied) = self.exited?;
+        let exited = self.exited?;
         Some(CollectedOutput {
-            status,
-            sandbox_denied,
+            status: exited.status,
+            sandbox_denied: exited.sandbox_denied,
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
             pty: self.pty.finish(),

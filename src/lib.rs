@@ -15,6 +15,8 @@ pub mod request;
 pub mod sandbox;
 pub mod server;
 pub mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod text;
 mod time;
 pub mod transport;

@@ -122,7 +122,7 @@ impl Process {
         let mut outcome = self.handle.shared.outcome();
         loop {
             if let Some(known) = outcome.borrow_and_update().clone() {
-                return known;
+                return known.map(|exited| exited.status);
             }
             match &mut self.source {
                 Slot::Held(source) => {
@@ -165,9 +165,11 @@ impl Process {
     ///
     /// Dropping the future loses the output collected so far.
     pub async fn collect(&mut self, limits: CollectLimits) -> Result<CollectedOutput, WaitError> {
+        let exited = self.handle.shared.exited();
         let source = self.source()?;
-        let mut collector = Collector::new(limits);
-        let mut deadline = None;
+        let drained_by = || tokio::time::Instant::now().checked_add(limits.drain_timeout);
+        let mut collector = Collector::new(limits, exited);
+        let mut deadline = exited.and_then(|_| drained_by());
         loop {
             let event = match deadline {
                 None => source.next().await?,
@@ -178,7 +180,7 @@ impl Process {
             };
             let Some(event) = event else { break };
             if matches!(event, Event::Exited(_)) {
-                deadline = tokio::time::Instant::now().checked_add(limits.drain_timeout);
+                deadline = drained_by();
             }
             if collector.push(event) {
                 break;

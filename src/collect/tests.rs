@@ -2,7 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Closed, Exited, Output};
+use crate::event::{Closed, Output};
 
 fn kept(head: usize, tail: usize, bytes: &[u8]) -> Collected {
     let mut buffer = HeadTail::new(head, tail);
@@ -32,7 +32,7 @@ fn debug_does_not_show_output() {
 fn gaps_are_counted_and_one_of_unknown_size_makes_the_sum_unknown() {
     let gap = |bytes| Event::Gap(Gap { first_seq: 1, last_seq: 1, bytes });
     let exited = Event::Exited(Exited { seq: 2, status: ExitStatus::exited(0), sandbox_denied: true });
-    let mut collector = Collector::new(CollectLimits::default());
+    let mut collector = Collector::new(CollectLimits::default(), None);
     for event in [gap(Some(3)), gap(Some(4)), exited.clone()] {
         assert!(!collector.push(event));
     }
@@ -40,7 +40,7 @@ fn gaps_are_counted_and_one_of_unknown_size_makes_the_sum_unknown() {
     assert_eq!(output.missing, Some(Missing { gaps: 2, bytes: Some(7) }));
     assert!(output.still_open && output.sandbox_denied);
 
-    let mut collector = Collector::new(CollectLimits::default());
+    let mut collector = Collector::new(CollectLimits::default(), None);
     for event in [gap(Some(3)), gap(None), gap(Some(1)), exited] {
         collector.push(event);
     }
@@ -52,7 +52,7 @@ fn gaps_are_counted_and_one_of_unknown_size_makes_the_sum_unknown() {
 
 #[test]
 fn streams_are_kept_apart() {
-    let mut collector = Collector::new(CollectLimits::default());
+    let mut collector = Collector::new(CollectLimits::default(), None);
     for (stream, bytes) in [(OutputStream::Stdout, "1"), (OutputStream::Stderr, "2"), (OutputStream::Pty, "3")] {
         collector.push(Event::Output(Output { seq: 1, stream, bytes: Bytes::from_static(bytes.as_bytes()) }));
     }

@@ -121,7 +121,7 @@ impl Source {
         // A stream that just ends breaks the contract of its backend.
         let item = ready!(self.stream.as_mut().poll_next(cx)).unwrap_or(Err(WaitError::Closed));
         match &item {
-            Ok(Event::Exited(exited)) => self.shared.settle(Ok(exited.status)),
+            Ok(Event::Exited(exited)) => self.shared.settle(Ok(*exited)),
             Ok(Event::Closed(_)) => {
                 self.end = End::Closed;
                 self.shared.settle(Err(WaitError::Closed));

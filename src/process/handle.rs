@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::backend::{ProcessControl, Terminate};
 use crate::error::{SignalError, WaitError, WriteError};
+use crate::event::Exited;
 use crate::request::{ProcessId, Signal, TerminalSize};
 use crate::status::ExitStatus;
 
@@ -43,7 +44,7 @@ impl ProcessHandle {
 
     /// How the process ended, if the exit has been met among its events.
     pub fn exit_status(&self) -> Option<ExitStatus> {
-        self.shared.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().copied())
+        self.shared.exited().map(|exited| exited.status)
     }
 
     /// As [`Process::write`](super::Process::write).
@@ -152,7 +153,7 @@ pub(super) struct Shared {
     outcome: watch::Sender<Option<Outcome>>,
 }
 
-pub(super) type Outcome = Result<ExitStatus, WaitError>;
+pub(super) type Outcome = Result<Exited, WaitError>;
 
 impl Shared {
     pub(super) fn new(
@@ -169,6 +170,11 @@ impl Shared {
         self.outcome.subscribe()
     }
 
+    /// The exit, if it has been met.
+    pub(super) fn exited(&self) -> Option<Exited> {
+        self.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().copied())
+    }
+
     /// Records the outcome; the first one counts.
     pub(super) fn settle(&self, outcome: Outcome) {
         self.outcome.send_if_modified(|known| {
@@ -182,8 +188,7 @@ impl Shared {
 
     /// The owner is gone: kills the process unless it has exited or was detached.
     pub(super) fn abandon(&self) {
-        let exited = matches!(*self.outcome.borrow(), Some(Ok(_)));
-        if !exited && !self.detached.load(Ordering::Acquire) {
+        if self.exited().is_none() && !self.detached.load(Ordering::Acquire) {
             self.control.kill_now();
         }
     }

@@ -1,0 +1,258 @@
+//! A place whose programs are async functions.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use longarm::testing::fake::FakeBackend;
+//! use longarm::{CollectLimits, Environment, ExecRequest, ExitStatus};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! let backend = FakeBackend::new(|request, child| async move {
+//!     child.stdout(format!("{} ran", request.argv()[0].display())).await;
+//!     ExitStatus::exited(3)
+//! });
+//! let environment = Environment::with_backend(Arc::new(backend));
+//! let process = environment.spawn(ExecRequest::new(["make"])).await.unwrap();
+//! let output = process.output(CollectLimits::default()).await.unwrap();
+//! assert_eq!(output.stdout.to_text(), "make ran");
+//! assert_eq!(output.status.code(), Some(3));
+//! # });
+//! ```
+
+mod process;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use self::process::{ChildEnds, FakeControl, FakeEvents, Item};
+use crate::backend::{ExecBackend, Features, Spawned, Terminate};
+use crate::error::{CallError, SpawnError, WaitError};
+use crate::event::OutputStream;
+use crate::info::{EnvironmentInfo, Shell};
+use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+use crate::status::ExitStatus;
+
+/// A place whose programs are async functions, for tests of a host's own code. Clones share everything.
+///
+/// Each spawn starts the function as a task; `close`, and the drop of a handle, end it. What was asked of its processes is
+/// recorded: see [`calls`](Self::calls). Of the request only its id, its standard input and its terminal take effect; all
+/// else is for the function.
+#[derive(Clone)]
+pub struct FakeBackend {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    program: Box<Program>,
+    calls: Arc<Mutex<Vec<Call>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    refusals: VecDeque<SpawnError>,
+    running: Vec<Arc<FakeControl>>,
+    closed: bool,
+}
+
+type Program = dyn Fn(ExecRequest, FakeChild) -> Running + Send + Sync;
+type Running = Pin<Box<dyn Future<Output = ExitStatus> + Send>>;
+
+impl FakeBackend {
+    /// A place where every request runs `program`. It gets the request, and the child's side of the process.
+    pub fn new<F, R>(program: F) -> Self
+    where
+        F: Fn(ExecRequest, FakeChild) -> R + Send + Sync + 'static,
+        R: Future<Output = ExitStatus> + Send + 'static,
+    {
+        let program: Box<Program> = Box::new(move |request, child| Box::pin(program(request, child)));
+        let shared = Shared { program, calls: Arc::default(), state: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Makes the next spawn fail. Several are used up in their order.
+    pub fn refuse_next(&self, error: SpawnError) {
+        self.state().refusals.push_back(error);
+    }
+
+    /// All that was asked so far, in order.
+    pub fn calls(&self) -> Vec<Call> {
+        lock(&self.shared.calls).clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.state)
+    }
+}
+
+impl fmt::Debug for FakeBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeBackend").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl ExecBackend for FakeBackend {
+    async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
+        request.validate()?;
+        let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
+        lock(&self.shared.calls).push(Call { process_id: process_id.clone(), action: Action::Spawn });
+        {
+            let mut state = self.state();
+            if state.closed {
+                return Err(SpawnError::Closed);
+            }
+            if let Some(error) = state.refusals.pop_front() {
+                return Err(error);
+            }
+        }
+        let (output, items) = mpsc::channel(QUEUED_EVENTS);
+        let (start, ends) = FakeControl::new(process_id.clone(), &request, Arc::clone(&self.shared.calls));
+        let child = FakeChild { output: FakeOutput { items: output.clone() }, ends };
+        let control = Arc::new(start.run((self.shared.program)(request, child), output));
+        let mut state = self.state();
+        if state.closed {
+            return Err(SpawnError::Closed);
+        }
+        state.running.retain(|control| !control.has_exited());
+        state.running.push(Arc::clone(&control));
+        Ok(Spawned { process_id, control, events: Box::pin(FakeEvents::new(items)), sandbox_type: Some("none".into()) })
+    }
+
+    async fn info(&self) -> Result<EnvironmentInfo, CallError> {
+        Ok(EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() }))
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
+    }
+
+    async fn close(&self) {
+        let running = {
+            let mut state = self.state();
+            state.closed = true;
+            let (detached, running): (Vec<_>, Vec<_>) =
+                state.running.drain(..).partition(|control| control.is_detached());
+            state.running = detached;
+            running
+        };
+        for control in running {
+            control.close().await;
+        }
+    }
+}
+
+/// Something that was asked of a [`FakeBackend`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The process it was about.
+    pub process_id: ProcessId,
+    /// What was asked.
+    pub action: Action,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// To start it.
+    Spawn,
+    /// To write to its standard input.
+    Write(Bytes),
+    /// To close its standard input.
+    CloseStdin,
+    /// To resize its terminal.
+    Resize(TerminalSize),
+    /// To send it a signal.
+    Signal(Signal),
+    /// To end it.
+    Terminate(Terminate),
+    /// To end it, since its handle was dropped.
+    KillNow,
+    /// To let it live on.
+    Detach,
+}
+
+/// The child's side of a fake process.
+#[derive(Debug)]
+pub struct FakeChild {
+    output: FakeOutput,
+    ends: ChildEnds,
+}
+
+impl FakeChild {
+    /// Writes to standard output; waits while too much is unread.
+    pub async fn stdout(&self, bytes: impl Into<Bytes>) {
+        self.output.write(OutputStream::Stdout, bytes).await;
+    }
+
+    /// Writes to standard error; waits while too much is unread.
+    pub async fn stderr(&self, bytes: impl Into<Bytes>) {
+        self.output.write(OutputStream::Stderr, bytes).await;
+    }
+
+    /// The output streams, to be held by what outlives the process: they stay open until the last clone is dropped.
+    pub fn output(&self) -> FakeOutput {
+        self.output.clone()
+    }
+
+    /// What was written to standard input next; none when it is closed, or was never open.
+    pub async fn read_stdin(&mut self) -> Option<Bytes> {
+        self.ends.stdin.as_mut()?.recv().await
+    }
+
+    /// The signals that come from now on. A process that asks for them handles them; another one ends by them.
+    pub fn signals(&self) -> mpsc::UnboundedReceiver<Signal> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *lock(&self.ends.signals) = Some(sender);
+        receiver
+    }
+
+    /// The size of the terminal as it changes; none without one.
+    pub fn terminal_size(&self) -> watch::Receiver<Option<TerminalSize>> {
+        self.ends.size.clone()
+    }
+}
+
+/// The output streams of a fake process.
+#[derive(Clone, Debug)]
+pub struct FakeOutput {
+    items: mpsc::Sender<Item>,
+}
+
+impl FakeOutput {
+    /// Writes bytes; waits while too much is unread. What nobody reads any more is discarded.
+    pub async fn write(&self, stream: OutputStream, bytes: impl Into<Bytes>) {
+        let bytes = bytes.into();
+        if !bytes.is_empty() {
+            self.send(Item::Output(stream, bytes)).await;
+        }
+    }
+
+    /// Loses events: a gap of as many sequence numbers.
+    pub async fn gap(&self, events: u64, bytes: Option<u64>) {
+        self.send(Item::Gap { events, bytes }).await;
+    }
+
+    /// Ends the events with an error.
+    pub async fn fail(&self, error: WaitError) {
+        self.send(Item::Failed(error)).await;
+    }
+
+    async fn send(&self, item: Item) {
+        // The receiver is gone when nobody wants the output: then it is discarded, as the contract says.
+        let _ = self.items.send(item).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const QUEUED_EVENTS: usize = 64;

@@ -1,0 +1,5 @@
+//! Means for tests: a fake place, and the contract that every real one has to keep.
+//!
+//! - [`fake`] runs async functions in place of programs, for tests of a host's own code without any process.
+
+pub mod fake;
