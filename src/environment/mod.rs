@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::backend::local::{Local, LocalConfig};
 use crate::backend::remote::Remote;
 use crate::backend::{ExecBackend, Features};
 use crate::config::ClientConfig;
@@ -24,6 +25,13 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// This machine, with the variables and the working directory that this program has now: they are taken once, here.
+    ///
+    /// [`Local`] with a [`LocalConfig`] of one's own, turned into an environment, takes nothing from the host.
+    pub fn local() -> Self {
+        Local::new(LocalConfig::from_host()).into()
+    }
+
     /// A place of the host's own making.
     pub fn with_backend(backend: Arc<dyn ExecBackend>) -> Self {
         Self { backend, remote: None }
@@ -125,6 +133,12 @@ impl Environment {
     /// The backend, for a server or for a backend around it.
     pub fn backend(&self) -> &Arc<dyn ExecBackend> {
         &self.backend
+    }
+}
+
+impl From<Local> for Environment {
+    fn from(local: Local) -> Self {
+        Self::with_backend(Arc::new(local))
     }
 }
 
