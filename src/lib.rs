@@ -24,7 +24,6 @@ pub mod wire;
 
 pub use crate::backend::ExecBackend;
 pub use crate::backend::local::{Local, LocalConfig};
-pub use crate::backend::local::Local;
 pub use crate::backend::remote::Remote;
 pub use crate::collect::{CollectLimits, CollectedOutput};
 pub use crate::env_policy::{EnvPolicy, ShellEnvPolicy};
