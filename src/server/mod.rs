@@ -18,8 +18,13 @@ use crate::config::ServerConfig;
 use crate::error::{PeerMisbehaved, TransportError};
 use crate::transport::{CloseReason, Transport};
 
+mod alarm;
+mod calls;
 mod connection;
+mod link;
 mod registry;
+mod session_task;
+mod slots;
 mod stdio;
 #[cfg(feature = "websocket")]
 mod websocket;

@@ -73,7 +73,7 @@ impl Peer {
             }
             Completion::Info { call, result } => {
                 let reply = match result {
-                    Ok(info) => Reply::Info(Box::new(self.environment_info(&info))),
+                    Ok(info) => Reply::Info(Box::new(self.environment_info(info))),
                     Err(error) => Reply::Fault(error.into()),
                 };
                 self.answer(call, reply);

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::error::{CallError, RpcError, SignalError, SpawnError};
 use crate::wire::codec;
+use crate::wire::spawn_error;
 use crate::wire::{ErrorCode, RequestId};
 
 /// An error answer, but for its id.
@@ -76,15 +77,7 @@ impl From<RpcError> for Fault {
 
 impl From<SpawnError> for Fault {
     fn from(error: SpawnError) -> Self {
-        match &error {
-            SpawnError::AlreadyExists(_) | SpawnError::TooManyProcesses { .. } => {
-                Self::invalid_request(error.to_string())
-            }
-            // The reference's words.
-            SpawnError::Cancelled(id) => Self::invalid_request(format!("process {id} start was cancelled")),
-            SpawnError::Closed => Self::invalid_request("the server is shutting down"),
-            _ => Self::internal(chain(&error)).with_kind("spawnFailed"),
-        }
+        spawn_error::to_rpc(&error).into()
     }
 }
 

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::fault::Fault;
 use super::request::Request;
 use crate::config::MessageLimits;
-use crate::error::PeerMisbehaved;
+use crate::error::{CallError, PeerMisbehaved};
 use crate::info::Features;
 use crate::wire::RequestId;
 use crate::wire::codec::{self, Message};
@@ -59,4 +59,9 @@ pub(crate) fn handle_message(message: &Bytes, limits: &MessageLimits) -> Step {
             Step::Drop(PeerMisbehaved::Protocol(format!("an answer with id {id}, which was never asked")))
         }
     }
+}
+
+/// The answer to an `initialize` for which the place could not be asked.
+pub(crate) fn fault_of(error: CallError) -> Fault {
+    error.into()
 }

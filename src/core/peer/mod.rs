@@ -67,11 +67,12 @@ use crate::event::Event;
 use crate::info::{EnvironmentInfo, Features};
 use crate::request::ProcessId;
 use crate::time::{Instant, after};
-use crate::wire::codec::{self, Message};
+use crate::wire;
+use crate::wire::codec::{self, Message, Payload};
 use crate::wire::extension::{AckParams, Offer};
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::{self, Notification};
-use crate::wire::{RequestId, codec::Payload};
+use crate::wire::RequestId;
 
 /// One session. See the [module documentation](self).
 #[derive(Debug)]
@@ -147,10 +148,9 @@ impl Peer {
     }
 
     /// A client is attached by the request `id`, which is answered. `offer` is what it has beyond the plain wire.
-    pub(crate) fn attach(&mut self, now: Instant, id: RequestId, offer: Option<&Offer>, info: &EnvironmentInfo) {
+    pub(crate) fn attach(&mut self, now: Instant, id: RequestId, offer: Option<&Offer>, info: EnvironmentInfo) {
         debug_assert!(self.connection.is_none(), "one connection at a time");
-        let asked = offer
-            .map_or_else(Features::default, |offer| Features::from_names(offer.features.iter().map(String::as_str)));
+        let asked = offer.map_or_else(Features::default, Offer::known);
         let features = self.offered.intersection(asked);
         let reader = if features.credits { Reader::Credits } else { Reader::Plain };
         self.connections += 1;
@@ -181,11 +181,9 @@ impl Peer {
         self.push_answer(id, Reply::Initialize(Box::new(result)));
     }
 
-    /// The connection is gone. Its calls end without an answer.
-    pub(crate) fn handle_disconnect(&mut self, now: Instant) {
-        if self.connection.take().is_none() {
-            return;
-        }
+    /// The connection is gone. Its calls end without an answer. Returns when the session is over if nobody comes back.
+    pub(crate) fn handle_disconnect(&mut self, now: Instant) -> Option<Instant> {
+        self.connection.take()?;
         self.expires_at = Some(after(now, self.config.session_ttl));
         self.round.clear();
         for key in self.processes.keys() {
@@ -200,6 +198,7 @@ impl Peer {
             }
             self.with_stdin(key, |stdin| stdin.abandon_waiting());
         }
+        self.expires_at
     }
 
     pub(crate) const fn is_attached(&self) -> bool {
@@ -209,6 +208,11 @@ impl Peer {
     /// Whether the session's time is over.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
         self.expires_at.is_some_and(|at| now >= at)
+    }
+
+    /// The next thing for the driver to do.
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
     }
 
     /// When [`Self::handle_timeout`] has something to do, or the session is over.
@@ -372,16 +376,16 @@ impl Peer {
             let Some(process) = self.processes.get(key) else { continue };
             if process.is_starting() {
                 self.cancel_start(now, key);
-            } else if process.log.exit().is_none() {
+            } else if process.log.close().is_none() {
                 let grace = self.config.shutdown_grace;
-                self.actions.push_back(Action::Terminate { process: key, grace, descendants: false, call: None });
+                self.actions.push_back(Action::Terminate { process: key, grace, descendants: true, call: None });
             }
         }
     }
 
-    /// Whether no process runs, and the client was handed all that there was to say.
+    /// Whether all processes are closed, and the client was handed all that there was to say.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.processes.iter().all(|(_, process)| process.log.exit().is_some())
+        self.unfinished().next().is_none()
             && self.connection.as_ref().is_none_or(|connection| connection.answers.is_empty() && self.round.is_empty())
     }
 
@@ -443,12 +447,8 @@ impl Peer {
         }
     }
 
-    fn environment_info(&self, info: &EnvironmentInfo) -> crate::wire::environment::EnvironmentInfo {
-        let offer = self
-            .offered
-            .any()
-            .then(|| Offer { version: EXTENSION_VERSION, features: self.offered.names().map(Into::into).collect() });
-        reply::environment_info(info, offer)
+    fn environment_info(&self, info: EnvironmentInfo) -> wire::environment::EnvironmentInfo {
+        reply::environment_info(info, self.offered.any().then(|| Offer::of(self.offered)))
     }
 
     fn features(&self) -> Features {
@@ -468,9 +468,6 @@ impl Peer {
         Some((key, self.processes.get_mut(key)?))
     }
 }
-
-/// The version of the extension that this server speaks.
-const EXTENSION_VERSION: u64 = 1;
 
 /// How long what came while a plain client was away waits to be read, before its processes go on regardless.
 const BACKLOG_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

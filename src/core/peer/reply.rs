@@ -4,16 +4,13 @@ use bytes::Bytes;
 
 use super::fault::Fault;
 use super::process::Process;
-use crate::core::replay::{Exit, Reading};
-use crate::event::Totals;
+use crate::core::replay::Reading;
 use crate::info::EnvironmentInfo;
 use crate::request::ProcessId;
-use crate::status::{ExitStatus, LimitExceeded};
 use crate::wire::codec;
 use crate::wire::environment::{self, EnvironmentStatus, StatusResult};
 use crate::wire::extension::{
-    CloseStdinResult, CloseStdinStatus, ClosedExtension, ExitedExtension, Limit, ListResult, Offer, ReadExtension,
-    TotalBytes,
+    CloseStdinResult, CloseStdinStatus, ListResult, Offer, ReadExtension,
 };
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
@@ -73,10 +70,10 @@ pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool)
     let log = &process.log;
     let exit = log.exit();
     let longarm = with_facts.then(|| ReadExtension {
-        total_bytes: total_bytes(log.close().and_then(|close| close.totals).unwrap_or_else(|| log.totals())),
+        total_bytes: log.close().and_then(|close| close.totals).unwrap_or_else(|| log.totals()).into(),
         offset: reading.offset,
         signal: exit.and_then(|exit| exit.status.signal()),
-        limit: exit.and_then(|exit| limit(exit.status)),
+        limit: exit.and_then(|exit| exit.status.limit_exceeded()).map(Into::into),
         cut: log.close().is_some_and(|close| close.cut),
     });
     Reply::Read(Box::new(ReadResult {
@@ -95,44 +92,12 @@ pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool)
     }))
 }
 
-/// What goes beyond the exit code, if anything does.
-pub(super) fn exited_extension(exit: &Exit) -> Option<ExitedExtension> {
-    let extension = ExitedExtension { signal: exit.status.signal(), limit: limit(exit.status) };
-    (extension != ExitedExtension::default()).then_some(extension)
-}
-
-pub(super) fn closed_extension(totals: Totals, cut: bool) -> ClosedExtension {
-    ClosedExtension { total_bytes: total_bytes(totals), cut }
-}
-
-fn limit(status: ExitStatus) -> Option<Limit> {
-    Some(match status.limit_exceeded()? {
-        LimitExceeded::Time => Limit::Time,
-        LimitExceeded::Output => Limit::Output,
-    })
-}
-
-const fn total_bytes(totals: Totals) -> TotalBytes {
-    TotalBytes { stdout: totals.stdout, stderr: totals.stderr, pty: totals.pty }
-}
-
 pub(super) fn start_result(process_id: ProcessId, sandbox_type: Option<String>) -> Reply {
     Reply::Start(Box::new(StartResult { process_id, sandbox_type }))
 }
 
 /// The facts of the place as this server passes them on. Flags of the backend are not among them: they are about methods,
 /// and this server has only its own.
-pub(super) fn environment_info(info: &EnvironmentInfo, offer: Option<Offer>) -> environment::EnvironmentInfo {
-    environment::EnvironmentInfo {
-        shell: environment::Shell { name: info.shell.name.clone(), path: info.shell.path.clone() },
-        executor_version: info.executor_version.clone(),
-        provider_id: info.provider_id.clone(),
-        cwd: info.cwd.clone(),
-        user_home_dir: info.home_dir.clone(),
-        platform_os: info.platform_os.clone(),
-        prepend_path_dirs: info.prepend_path_dirs.clone(),
-        temporary_directories: info.temporary_directories.clone(),
-        temp_dir: info.temp_dir.clone(),
-        capabilities: environment::Capabilities { longarm: offer, ..environment::Capabilities::default() },
-    }
+pub(super) fn environment_info(info: EnvironmentInfo, offer: Option<Offer>) -> environment::EnvironmentInfo {
+    environment::EnvironmentInfo::of(EnvironmentInfo { capabilities: Vec::new(), ..info }, offer)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::fault::Fault;
-use crate::env_policy::{Inherit, ShellEnvPolicy};
+use crate::env_policy::ShellEnvPolicy;
 use crate::error::InvalidRequest;
 use crate::info::Features;
-use crate::request::{ExecRequest, Metadata, Stdin, TerminalSize};
+use crate::request::{ExecRequest, Stdin, TerminalSize};
 use crate::sandbox::SandboxIntent;
 use crate::wire::extension::StartExtension;
-use crate::wire::process::{self as wire, StartParams};
+use crate::wire::process::StartParams;
 
 /// Longest process id. The reference has no limit; one that is never reached keeps a hostile client from storing ids.
 const MAX_PROCESS_ID_BYTES: usize = 1 << 20;
@@ -49,7 +49,7 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         .envs(params.env)
         .stdin(if params.pipe_stdin { Stdin::Piped } else { Stdin::Null });
     request = match params.env_policy {
-        Some(policy) => request.env_policy(env_policy(policy)),
+        Some(policy) => request.env_policy(ShellEnvPolicy::from(policy)),
         None => request.env_clear(),
     };
     if params.tty {
@@ -62,7 +62,7 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         request = request.arg0(arg0);
     }
     if let Some(metadata) = params.metadata {
-        request = request.metadata(Metadata::new(metadata.thread_id, metadata.tool_call_id));
+        request = request.metadata(metadata.into());
     }
     if let Some(limit) = extension.time_limit_ms {
         request = request.time_limit(Duration::from_millis(limit));
@@ -107,25 +107,6 @@ pub(super) fn not_agreed(member: &str) -> Fault {
 
 fn unavailable(message: &str) -> Fault {
     Fault::invalid_params(message).with_kind("sandboxUnavailable")
-}
-
-fn env_policy(policy: wire::EnvPolicy) -> ShellEnvPolicy {
-    let mut shell = ShellEnvPolicy::new(match policy.inherit {
-        wire::Inherit::All => Inherit::All,
-        wire::Inherit::Core => Inherit::Core,
-        wire::Inherit::None => Inherit::None,
-    })
-    .ignore_default_excludes(policy.ignore_default_excludes);
-    for pattern in policy.exclude {
-        shell = shell.exclude(pattern);
-    }
-    for (name, value) in policy.set {
-        shell = shell.set(name, value);
-    }
-    for pattern in policy.include_only {
-        shell = shell.include_only(pattern);
-    }
-    shell
 }
 
 /// What the sandbox asks for, or nothing if it asks for no restriction at all. Whether it can be enforced is the

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::process::{Phase, ProcessKey};
-use super::{Peer, reply};
+use super::Peer;
 use crate::core::replay::Unsent;
 use crate::wire::codec;
+use crate::wire::extension::{ClosedExtension, ExitedExtension};
 use crate::wire::method;
 use crate::wire::process::{ClosedParams, ExitedParams};
 
@@ -53,13 +54,13 @@ impl Peer {
                 seq,
                 exit_code: exit.status.wire_code(),
                 sandbox_denied: Some(exit.sandbox_denied),
-                longarm: if features.exit { reply::exited_extension(exit) } else { None },
+                longarm: if features.exit { ExitedExtension::of(exit.status) } else { None },
             }),
             Unsent::Close(close) => codec::encode_notification::<method::Closed>(&ClosedParams {
                 process_id: process.id.clone(),
                 seq,
                 longarm: match close.totals {
-                    Some(totals) if features.exit => Some(reply::closed_extension(totals, close.cut)),
+                    Some(totals) if features.exit => Some(ClosedExtension { total_bytes: totals.into(), cut: close.cut }),
                     _ => None,
                 },
             }),

@@ -1,0 +1,94 @@
+//! The two halves of a connection, with its signs of life.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::Sink;
+
+use super::ServeError;
+use crate::config::Keepalive as KeepaliveConfig;
+use crate::core::keepalive::{Keepalive, Verdict};
+use crate::error::{PeerMisbehaved, TransportError};
+use crate::time::{self, Instant};
+use crate::transport::{CloseReason, Incoming, Outgoing, Transport};
+
+/// A connection, as its present driver holds it.
+#[derive(Debug)]
+pub(super) struct Link {
+    outgoing: Box<dyn Outgoing>,
+    incoming: Box<dyn Incoming>,
+    keepalive: Keepalive,
+    unflushed: bool,
+}
+
+impl Link {
+    pub(super) fn new(transport: Box<dyn Transport>, keepalive: KeepaliveConfig) -> Self {
+        let (outgoing, incoming) = transport.split();
+        Self { outgoing, incoming, keepalive: Keepalive::new(keepalive, time::now()), unflushed: false }
+    }
+
+    /// The next message of the client; none at the end of the connection.
+    pub(super) fn poll_message(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+    ) -> Poll<Option<Result<Bytes, TransportError>>> {
+        let next = Pin::new(&mut self.incoming).poll_next(cx);
+        self.keepalive.handle_received(now, self.incoming.received_bytes());
+        next
+    }
+
+    /// Whether the client is being listened to, so that its silence has a meaning.
+    pub(super) fn set_listening(&mut self, now: Instant, listening: bool) {
+        self.keepalive.set_listening(now, listening);
+    }
+
+    /// Ready when the connection takes one more message.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Pin::new(&mut self.outgoing).poll_ready(cx)
+    }
+
+    /// Hands over a message, after [`Self::poll_ready`].
+    pub(super) fn start_send(&mut self, message: Bytes) -> Result<(), TransportError> {
+        self.unflushed = true;
+        Pin::new(&mut self.outgoing).start_send(message)
+    }
+
+    /// Pushes on what was handed over; ready when all has left.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        if self.unflushed {
+            ready!(Pin::new(&mut self.outgoing).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.keepalive.poll_timeout()
+    }
+
+    /// Pings when it is time, and says when the client has been silent for too long.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), ServeError> {
+        match self.keepalive.handle_timeout(now) {
+            Verdict::Alive => {}
+            Verdict::Ping => {
+                if self.outgoing.start_ping() {
+                    self.unflushed = true;
+                } else {
+                    self.keepalive.disable();
+                }
+            }
+            Verdict::Dead { silence } => return Err(PeerMisbehaved::Silent { silence }.into()),
+        }
+        Ok(())
+    }
+
+    /// Says why, and closes. Waits for what was handed over, so the caller has to bound the time.
+    pub(super) async fn close(mut self, reason: CloseReason) -> Result<(), TransportError> {
+        self.outgoing.set_close_reason(reason);
+        std::future::poll_fn(|cx| Pin::new(&mut self.outgoing).poll_close(cx)).await
+    }
+}
