@@ -68,11 +68,11 @@ use crate::info::{EnvironmentInfo, Features};
 use crate::request::ProcessId;
 use crate::time::{Instant, after};
 use crate::wire;
+use crate::wire::RequestId;
 use crate::wire::codec::{self, Message, Payload};
 use crate::wire::extension::{AckParams, Offer};
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::{self, Notification};
-use crate::wire::RequestId;
 
 /// One session. See the [module documentation](self).
 #[derive(Debug)]

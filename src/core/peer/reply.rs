@@ -9,9 +9,7 @@ use crate::info::EnvironmentInfo;
 use crate::request::ProcessId;
 use crate::wire::codec;
 use crate::wire::environment::{self, EnvironmentStatus, StatusResult};
-use crate::wire::extension::{
-    CloseStdinResult, CloseStdinStatus, ListResult, Offer, ReadExtension,
-};
+use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ListResult, Offer, ReadExtension};
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
 use crate::wire::process::{ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};

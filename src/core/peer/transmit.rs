@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::process::{Phase, ProcessKey};
 use super::Peer;
+use super::process::{Phase, ProcessKey};
 use crate::core::replay::Unsent;
 use crate::wire::codec;
 use crate::wire::extension::{ClosedExtension, ExitedExtension};
@@ -60,7 +60,9 @@ impl Peer {
                 process_id: process.id.clone(),
                 seq,
                 longarm: match close.totals {
-                    Some(totals) if features.exit => Some(ClosedExtension { total_bytes: totals.into(), cut: close.cut }),
+                    Some(totals) if features.exit => {
+                        Some(ClosedExtension { total_bytes: totals.into(), cut: close.cut })
+                    }
                     _ => None,
                 },
             }),
