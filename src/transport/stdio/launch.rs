@@ -1,7 +1,7 @@
 //! A server as a child process: launched, spoken to over its standard streams, ended as a whole.
 
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -26,6 +26,7 @@ use super::unix as os;
 #[cfg(windows)]
 use super::windows as os;
 use crate::config::MessageLimits;
+use crate::env_policy::ReservedNames;
 use crate::error::{ConnectError, TransportError};
 use crate::transport::{Connector, Incoming, Outgoing, Transport};
 
@@ -41,17 +42,15 @@ type Ended = Pin<Box<dyn Future<Output = Option<EndOfServer>> + Send>>;
 ///
 /// # Credentials
 ///
-/// Names that never reach a child unless they are set here by [`env`](Self::env), whatever their case:
-/// `CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN`, `NODE_REPL_AUTH_TOKEN`, `OPENAI_FEDERATION_RULE_ID`,
-/// `OPENAI_IDENTITY_TOKEN_FILE`, `OPENAI_WORKLOAD_IDENTITY_CONTEXT`. The list can be replaced by
-/// [`withhold`](Self::withhold).
+/// The variables with [`ReservedNames`] do not reach the child unless they are set here by [`env`](Self::env). The
+/// names can be replaced by [`reserved_names`](Self::reserved_names).
 #[derive(Clone)]
 #[must_use = "a server is not launched until it is connected to"]
 pub struct StdioServer {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    withheld: Vec<String>,
+    reserved_names: ReservedNames,
     current_dir: Option<PathBuf>,
     stderr: Option<StderrSink>,
     limits: MessageLimits,
@@ -65,7 +64,7 @@ impl StdioServer {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
-            withheld: WITHHELD.iter().map(|&name| name.into()).collect(),
+            reserved_names: ReservedNames::default(),
             current_dir: None,
             stderr: None,
             limits: MessageLimits::default(),
@@ -95,13 +94,9 @@ impl StdioServer {
         self
     }
 
-    /// Replaces the list of names that the child does not inherit.
-    pub fn withhold<I>(mut self, names: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: Into<String>,
-    {
-        self.withheld = names.into_iter().map(Into::into).collect();
+    /// Replaces the names that the child does not inherit.
+    pub fn reserved_names(mut self, names: ReservedNames) -> Self {
+        self.reserved_names = names;
         self
     }
 
@@ -143,7 +138,7 @@ impl StdioServer {
     fn try_launch(&self) -> io::Result<StdioChild> {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
-        for name in withheld_names(&self.withheld, std::env::vars_os().map(|(name, _)| name)) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| self.reserved_names.contains(name)) {
             command.env_remove(name);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -465,21 +460,6 @@ impl StderrLog {
         last_words.push_back(text.trim().chars().take(LAST_LINE_CHARS).collect());
     }
 }
-
-/// Which of `names` the child must not get.
-fn withheld_names(withheld: &[String], names: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let is_withheld = |name: &OsStr| withheld.iter().any(|entry| name.eq_ignore_ascii_case(entry));
-    names.filter(|name| is_withheld(name)).collect()
-}
-
-/// The reference keeps these from its children.
-const WITHHELD: &[&str] = &[
-    "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
-    "NODE_REPL_AUTH_TOKEN",
-    "OPENAI_FEDERATION_RULE_ID",
-    "OPENAI_IDENTITY_TOKEN_FILE",
-    "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
-];
 
 /// How long the end of input may take to end a server before it is asked by signal.
 const END_OF_INPUT_TIME: Duration = Duration::from_secs(1);

@@ -1,0 +1,109 @@
+//! The arguments.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Run commands on this machine or on another, with the same behaviour.
+#[derive(Parser)]
+#[command(name = "longarm", version)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Serve this machine to clients.
+    Serve(ServeArgs),
+    /// Run one command: here, or where a server is.
+    Exec(ExecArgs),
+}
+
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    /// Where to listen: ws://IP:PORT (port 0 is any free port), or stdio for one client on the standard streams.
+    #[arg(long, value_name = "ADDRESS", default_value = "ws://127.0.0.1:0")]
+    pub(super) listen: String,
+    /// A file whose content, without white space around it, clients must show as a bearer token.
+    #[arg(long, value_name = "PATH")]
+    pub(super) auth_token_file: Option<PathBuf>,
+    /// How long a session without a connection is kept.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) session_ttl: Option<Duration>,
+}
+
+#[derive(Args)]
+pub(super) struct ExecArgs {
+    /// Run the command where this server is, such as ws://127.0.0.1:4711.
+    #[arg(long, value_name = "URL", conflicts_with = "stdio")]
+    pub(super) connect: Option<String>,
+    /// Launch this server with the shell and speak to it over its standard streams.
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) stdio: Option<OsString>,
+    /// A file with the bearer token to show to the server.
+    #[arg(long, value_name = "PATH", requires = "connect")]
+    pub(super) auth_token_file: Option<PathBuf>,
+    /// The working directory, absolute, in the place where the command runs.
+    #[arg(long, value_name = "DIR")]
+    pub(super) cwd: Option<PathBuf>,
+    /// Set a variable of the command.
+    #[arg(long, value_name = "K=V")]
+    pub(super) env: Vec<OsString>,
+    /// What the command inherits of the environment of its place.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Inherit::All)]
+    pub(super) env_inherit: Inherit,
+    /// Forward standard input and its end.
+    #[arg(short = 'i', long)]
+    pub(super) interactive: bool,
+    /// Run the command on a terminal.
+    #[arg(short = 't', long)]
+    pub(super) tty: bool,
+    /// End the command after this time.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) timeout: Option<Duration>,
+    /// Print one event a line, as JSON, instead of the output.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    pub(super) argv: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Inherit {
+    /// All variables.
+    All,
+    /// Paths, locale, user, temporary directory.
+    Core,
+    /// Nothing.
+    None,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_seconds_with_or_without_a_fraction() {
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "x", "-1", "nan", "inf", "1e300"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The command line. It uses only what any host can use: the public surface of the library.
+
+mod args;
+mod exec;
+mod serve;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use self::unix as os;
+#[cfg(windows)]
+use self::windows as os;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use self::args::{Cli, Command};
+
+/// The exit code of `exec` when longarm itself failed, and not the command.
+const FAILED: u8 = 125;
+/// The exit code of `exec` when the time limit passed.
+const TIMED_OUT: u8 = 124;
+/// The exit code of a usage error of anything but `exec`.
+const USAGE: u8 = 2;
+
+pub(crate) fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(Cli { command: Command::Serve(args) }) => serve::run(args),
+        Ok(Cli { command: Command::Exec(args) }) => exec::run(args),
+        Err(error) => usage(&error),
+    }
+}
+
+/// Prints help, or what is wrong with the arguments.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // There is nobody left to tell if the standard output is gone.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "exec") {
+        // One line, so that scripts can tell it from the command's own words.
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        complain(line.strip_prefix("error: ").unwrap_or(line));
+        return ExitCode::from(FAILED);
+    }
+    let _ = error.print();
+    ExitCode::from(USAGE)
+}
+
+/// One line on standard error.
+fn complain(reason: &str) {
+    use std::io::Write as _;
+    let line: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // There is nobody left to tell if the standard error is gone.
+    let _ = writeln!(std::io::stderr(), "longarm: {line}");
+}
+
+/// An error with all its causes, in one line.
+fn explain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
