@@ -100,3 +100,29 @@ pub(crate) async fn read_until(events: &mut EventSource, text: &str) -> Vec<u8> 
     }
     all
 }
+
+/// A run that has not happened yet.
+pub(crate) fn empty_run() -> Run {
+    Run {
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        pty: Vec::new(),
+        status: ExitStatus::unknown(),
+        closed: Closed { seq: 0, totals: None, cut: false },
+        kinds: Vec::new(),
+    }
+}
+
+/// Whether there is such a process, also as a zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Polls a future once, outside of its task: its value, if it is ready.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut cx) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}

@@ -51,7 +51,7 @@ fn exec_error(plan: &LaunchPlan, code: i32) -> Option<SpawnError> {
         libc::ENOENT | libc::ENOTDIR => not_found(plan),
         // Besides permissions: a directory, or a file system that executes nothing.
         libc::EACCES | libc::EPERM | libc::EISDIR => SpawnError::PermissionDenied { program: blamed(plan) },
-        libc::ENOEXEC | libc::EINVAL | libc::ELIBBAD => SpawnError::NotExecutable { program: blamed(plan) },
+        libc::ENOEXEC | libc::EINVAL => SpawnError::NotExecutable { program: blamed(plan) },
         libc::ETXTBSY => SpawnError::TextBusy { program: blamed(plan) },
         libc::E2BIG => SpawnError::ArgumentListTooLong { bytes: argument_bytes(plan) },
         libc::EAGAIN => SpawnError::ProcessLimit { limit: soft_limit(Resource::Processes) },

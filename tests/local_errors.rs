@@ -1,0 +1,242 @@
+//! Starts that fail: each error names the thing, and nothing is left running.
+#![cfg(target_os = "linux")]
+
+mod local_support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use local_support::{local, run, sh};
+use longarm::ExecRequest;
+use longarm::backend::ExecBackend;
+use longarm::error::{InvalidRequest, SpawnError};
+use longarm::request::TerminalSize;
+use longarm::sandbox::{SandboxError, SandboxIntent};
+
+/// The error of a request, which is the same with a terminal.
+async fn refused(request: ExecRequest) -> SpawnError {
+    let local = local();
+    let on_pipes = local.spawn(request.clone()).await.expect_err("it cannot start");
+    let on_a_terminal = local.spawn(request.terminal(TerminalSize::default())).await.expect_err("it cannot start");
+    assert_eq!(on_pipes.to_string(), on_a_terminal.to_string());
+    on_pipes
+}
+
+fn write_program(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_program_and_a_missing_directory_are_told_apart() {
+    let gone = refused(ExecRequest::new(["true"]).cwd("/tmp/gone/for/good")).await;
+    assert_eq!(gone.to_string(), "working directory \"/tmp/gone/for/good\" does not exist");
+    assert!(matches!(gone, SpawnError::CwdNotFound { .. }));
+
+    let request = ExecRequest::new(["no-such-cmd"]).cwd("/tmp").env("PATH", "/usr/bin:/bin");
+    let missing = refused(request).await;
+    assert_eq!(missing.to_string(), "program \"no-such-cmd\" not found on PATH \"/usr/bin:/bin\"");
+
+    let missing = refused(ExecRequest::new(["./no-such-cmd"]).cwd("/tmp")).await;
+    assert_eq!(missing.to_string(), "program \"./no-such-cmd\" not found");
+
+    let both = refused(ExecRequest::new(["no-such-cmd"]).cwd("/tmp/gone/for/good")).await;
+    assert!(matches!(both, SpawnError::CwdNotFound { .. }), "{both}");
+}
+
+#[tokio::test]
+async fn a_file_is_no_working_directory() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = refused(ExecRequest::new(["true"]).cwd(file.path())).await;
+    assert!(matches!(&error, SpawnError::CwdNotADirectory { path } if path == file.path()), "{error}");
+}
+
+#[tokio::test]
+async fn a_script_whose_interpreter_is_missing_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    write_program(&script, "#! /no/such/interpreter -x\necho hi\n");
+    let error = refused(ExecRequest::new(["script"]).cwd("/tmp").env("PATH", dir.path())).await;
+    let SpawnError::InterpreterNotFound { program, interpreter } = &error else { panic!("{error}") };
+    assert_eq!((program.as_path(), interpreter.as_path()), (script.as_path(), Path::new("/no/such/interpreter")));
+}
+
+#[tokio::test]
+async fn what_is_not_executable_is_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "hello").unwrap();
+    let error = refused(ExecRequest::new([&text]).cwd("/tmp")).await;
+    assert!(matches!(&error, SpawnError::PermissionDenied { program } if *program == text), "{error}");
+
+    let error = refused(ExecRequest::new([dir.path()]).cwd("/tmp")).await;
+    assert!(matches!(&error, SpawnError::PermissionDenied { program } if program == dir.path()), "{error}");
+
+    write_program(&text, "no first line of a script, and no shell runs it all the same\n");
+    let error = refused(ExecRequest::new([&text]).cwd("/tmp")).await;
+    assert!(matches!(&error, SpawnError::NotExecutable { program } if *program == text), "{error}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_being_written_to_is_busy_and_retried() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    std::fs::copy("/bin/true", &program).unwrap();
+    let writer = std::fs::OpenOptions::new().write(true).open(&program).unwrap();
+    let request = ExecRequest::new([&program]).cwd("/tmp");
+    let error = refused(request.clone()).await;
+    assert!(matches!(&error, SpawnError::TextBusy { program: named } if *named == program), "{error}");
+    assert!(error.is_retryable());
+
+    // It becomes free while the start is being retried.
+    let local = Arc::new(local());
+    let start = tokio::spawn({
+        let local = Arc::clone(&local);
+        async move { run(&local, request).await.status }
+    });
+    tokio::task::yield_now().await;
+    drop(writer);
+    assert!(start.await.unwrap().success());
+}
+
+#[tokio::test]
+async fn arguments_that_are_too_long_are_counted() {
+    let request = (0..64).fold(ExecRequest::new(["true"]).cwd("/tmp"), |request, _| request.arg("x".repeat(100_000)));
+    let error = refused(request).await;
+    let SpawnError::ArgumentListTooLong { bytes } = error else { panic!("{error}") };
+    assert!(bytes > 6_400_000);
+}
+
+#[tokio::test]
+async fn nuls_and_odd_names_are_refused_before_anything_starts() {
+    let request = || ExecRequest::new(["echo", "ok"]).cwd("/tmp");
+    let cases: [(ExecRequest, &str); 9] = [
+        (request().arg("a\0b"), "argv[2] contains a NUL"),
+        (request().arg0("a\0b"), "arg0 contains a NUL"),
+        (request().env("A\0", "x"), "environment variable name \"A\\0\" is empty or contains '=' or a NUL"),
+        (request().env("A", "x\0y"), "the value of env[\"A\"] contains a NUL"),
+        (request().env("A=B", "x"), "environment variable name \"A=B\" is empty or contains '=' or a NUL"),
+        (request().env("", "x"), "environment variable name \"\" is empty or contains '=' or a NUL"),
+        (request().cwd("/tmp/a\0b"), "cwd contains a NUL"),
+        (ExecRequest::new([""; 0]).cwd("/tmp"), "argv is empty"),
+        (ExecRequest::new([""]).cwd("/tmp"), "argv[0] is empty"),
+    ];
+    for (request, message) in cases {
+        let error = refused(request).await;
+        assert!(matches!(error, SpawnError::InvalidRequest(_)) && !error.is_retryable());
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[tokio::test]
+async fn a_cwd_uri_with_a_nul_a_relative_one_and_none_are_refused() {
+    if let Ok(uri) = longarm::PathUri::parse("file:///tmp/a%00b") {
+        let error = refused(ExecRequest::new(["true"]).cwd(uri)).await;
+        assert!(matches!(error, SpawnError::InvalidRequest(_)), "{error}");
+    }
+    let error = refused(ExecRequest::new(["true"]).cwd("relative")).await;
+    assert!(matches!(error, SpawnError::InvalidRequest(InvalidRequest::RelativeCwd { .. })), "{error}");
+    let foreign = longarm::PathUri::parse("file:///C:/windows").unwrap();
+    let error = refused(ExecRequest::new(["true"]).cwd(foreign)).await;
+    assert!(matches!(error, SpawnError::InvalidRequest(InvalidRequest::ForeignPath { .. })), "{error}");
+    let bare = longarm::Local::new(longarm::LocalConfig::default());
+    let error = bare.spawn(ExecRequest::new(["true"])).await.unwrap_err();
+    assert!(matches!(error, SpawnError::InvalidRequest(InvalidRequest::NoCwd)), "{error}");
+}
+
+#[tokio::test]
+async fn a_sandbox_is_refused_and_never_left_out() {
+    let intent = SandboxIntent::from_json("{}").unwrap();
+    let error = refused(sh("touch /tmp/must-not-exist").sandbox(intent)).await;
+    assert!(matches!(error, SpawnError::Sandbox(SandboxError::Unsupported)), "{error}");
+}
+
+#[tokio::test]
+async fn a_terminal_without_rows_is_refused() {
+    let request = ExecRequest::new(["true"]).cwd("/tmp").terminal(TerminalSize { rows: 0, cols: 80 });
+    let error = local().spawn(request).await.unwrap_err();
+    assert!(matches!(error, SpawnError::InvalidRequest(InvalidRequest::TerminalSize { rows: 0, cols: 80 })), "{error}");
+}
+
+/// As another user where this one is the superuser, who may enter anything.
+#[test]
+fn a_directory_that_may_not_be_entered_is_named() {
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        use std::os::unix::process::CommandExt;
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["a_directory_that_may_not_be_entered_is_named", "--exact"]).current_dir("/").uid(65_534);
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let closed = dir.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let error = refused(ExecRequest::new(["true"]).cwd(&closed)).await;
+        assert!(matches!(&error, SpawnError::CwdPermissionDenied { path } if *path == closed), "{error}");
+    });
+}
+
+#[tokio::test]
+async fn a_program_that_starts_only_with_a_missing_loader_is_not_executable() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    let mut bytes = std::fs::read("/bin/true").unwrap();
+    let loader = b"/ld-linux";
+    let Some(at) = bytes.windows(loader.len()).position(|window| window == loader) else {
+        // A system whose programs have no loader.
+        return;
+    };
+    bytes[at + 1] = b'#';
+    std::fs::write(&program, bytes).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = refused(ExecRequest::new([&program]).cwd("/tmp")).await;
+    assert!(matches!(&error, SpawnError::NotExecutable { program: named } if *named == program), "{error}");
+}
+
+/// In a process of its own, since it takes the working directory away and runs out of descriptors.
+#[test]
+fn a_host_in_trouble_still_starts_processes_or_says_why_not() {
+    const MARK: &str = "LOCAL_ERRORS_IN_TROUBLE";
+    if std::env::var_os(MARK).is_none() {
+        let test = std::env::current_exe().unwrap();
+        let name = "a_host_in_trouble_still_starts_processes_or_says_why_not";
+        let output = std::process::Command::new(test).args([name, "--exact"]).env(MARK, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::env::set_current_dir(dir.path()).unwrap();
+    let path: PathBuf = dir.path().into();
+    drop(dir);
+    assert!(!path.exists());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let local = local();
+        let run = run(&local, sh("pwd")).await;
+        assert_eq!(run.stdout, b"/tmp\n", "although the own working directory is gone");
+
+        let limit = libc::rlimit { rlim_cur: 40, rlim_max: 4096 };
+        // SAFETY: valid arguments, in a process of its own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut running = Vec::new();
+        let error = loop {
+            match local.spawn(sh("sleep 60")).await {
+                Ok(spawned) => running.push(spawned),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, SpawnError::DescriptorLimit { limit: Some(40) }), "{error}");
+        assert!(error.is_retryable() && running.len() > 3);
+        // The one that failed left nothing behind.
+        running.pop().unwrap().control.kill_now();
+        let count = running.len();
+        local.close().await;
+        assert!(count > 2);
+    });
+}
