@@ -136,6 +136,12 @@ pub struct ClientConfig {
     pub max_calls: usize,
     /// Calls in flight towards a peer with the `longarm` extension. 1,024.
     pub max_calls_extended: usize,
+    /// How long the one call that is reserved for cleaning up may be waited for by another one, while no regular call is
+    /// answered either. Then the peer is taken for stuck and the connection is closed. 10 s.
+    pub cleanup_patience: Duration,
+    /// Writes of one process that wait for earlier ones. 4,096; one more ends at once in `Busy`. A process that does not
+    /// read its input takes few calls in flight, however many writes wait.
+    pub max_queued_writes: usize,
     /// Events of one process that came too early and are held back. 256.
     pub reorder_events: usize,
     /// Bytes of output of one process that came too early and are held back, and the largest single event. 1 MiB.
@@ -155,6 +161,8 @@ impl Default for ClientConfig {
             initialize_timeout: Duration::from_secs(10),
             max_calls: 64,
             max_calls_extended: 1_024,
+            cleanup_patience: Duration::from_secs(10),
+            max_queued_writes: 4_096,
             reorder_events: 256,
             reorder_bytes: 1 << 20,
             output: OutputLimits::default(),

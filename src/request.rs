@@ -1,5 +1,6 @@
 //! What to run, and how: the request that every backend takes.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -294,6 +295,13 @@ impl ProcessId {
 
     /// The text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Maps by process id are looked up by what stands in a message, without a copy of it.
+impl Borrow<str> for ProcessId {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -7,9 +7,11 @@
 #![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+mod calls;
 mod dedupe;
 pub(crate) mod keepalive;
 pub(crate) mod peer;
+mod reorder;
 pub(crate) mod replay;
 pub(crate) mod session;
 pub(crate) mod stdin_queue;

@@ -1,7 +1,7 @@
 //! What handles tell the connection's task.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -41,13 +41,19 @@ pub(super) struct Link {
     /// Unbounded, since `Drop` must be able to send. What can be in it is bounded by what exists elsewhere: one call for
     /// each future that was polled, and a fixed number of notices for each process.
     commands: mpsc::UnboundedSender<Command>,
-    ended: watch::Receiver<Option<Arc<str>>>,
+    ended: watch::Receiver<bool>,
+    /// Why the connection ended; set before the task stops taking commands.
+    reason: Arc<OnceLock<Arc<str>>>,
     next_route: AtomicU64,
 }
 
 impl Link {
-    pub(super) fn new(commands: mpsc::UnboundedSender<Command>, ended: watch::Receiver<Option<Arc<str>>>) -> Arc<Self> {
-        Arc::new(Self { commands, ended, next_route: AtomicU64::new(1) })
+    pub(super) fn new(
+        commands: mpsc::UnboundedSender<Command>,
+        ended: watch::Receiver<bool>,
+        reason: Arc<OnceLock<Arc<str>>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1) })
     }
 
     /// A fresh name for a process, and the receiving end of its events.
@@ -102,11 +108,11 @@ impl Link {
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
         // An error means that the sender is gone, and so the task with it.
-        let _ = ended.wait_for(Option::is_some).await;
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 
     pub(super) fn disconnected(&self, sent: Sent) -> Disconnected {
-        let reason = self.ended.borrow().clone();
+        let reason = self.reason.get().cloned();
         Disconnected { sent, reason: reason.unwrap_or_else(|| "the runtime of the connection is gone".into()) }
     }
 }

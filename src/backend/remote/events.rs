@@ -38,10 +38,6 @@ impl Events {
         Self { queue, sink, meter, link, route, unreported_bytes: 0, unreported_events: 0, finished: false }
     }
 
-    pub(super) const fn route(&self) -> RouteKey {
-        self.route
-    }
-
     /// The sender's end, once.
     pub(super) fn take_sink(&mut self) -> Option<EventSink> {
         self.sink.take()

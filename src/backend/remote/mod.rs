@@ -40,7 +40,7 @@ use self::command::{Command, Link};
 use self::process::{AbandonOnDrop, RemoteProcess};
 use crate::backend::{ExecBackend, Features, Spawned};
 use crate::config::ClientConfig;
-use crate::core::session::{Answer, Failure, Mode, Op};
+use crate::core::session::{Answer, Failure, Mode, Op, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
@@ -163,9 +163,10 @@ impl Remote {
     pub async fn attach(&self, process_id: ProcessId, after_seq: u64) -> Result<Spawned, WaitError> {
         let link = &self.shared.link;
         let (route, mut events) = link.route();
+        let control = RemoteProcess::new(Arc::clone(link), route);
         let op = Op::Attach { process_id: process_id.clone(), after_seq };
         match link.call_with_events(route, op, &mut events).await? {
-            Answer::Started(started) => Ok(self.spawned(process_id, events, started.sandbox_type)),
+            Answer::Started(started) => Ok(spawned(process_id, control, events, started)),
             other => Err(failure::mismatch(&other).into()),
         }
     }
@@ -215,11 +216,6 @@ impl Remote {
         self.shared.link.ended().await;
         self.session_id()
     }
-
-    fn spawned(&self, process_id: ProcessId, events: events::Events, sandbox_type: Option<String>) -> Spawned {
-        let control = RemoteProcess::new(Arc::clone(&self.shared.link), events.route());
-        Spawned { process_id, control: Arc::new(control), events: Box::pin(events), sandbox_type }
-    }
 }
 
 impl fmt::Debug for Remote {
@@ -234,12 +230,13 @@ impl ExecBackend for Remote {
         let link = &self.shared.link;
         let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
         let (route, mut events) = link.route();
+        let control = RemoteProcess::new(Arc::clone(link), route);
         let abandon = AbandonOnDrop::new(Arc::clone(link), route);
         let op = Op::Start { request: Box::new(request.process_id(process_id.clone())) };
         match link.call_with_events(route, op, &mut events).await? {
             Answer::Started(started) => {
                 abandon.disarm();
-                Ok(self.spawned(process_id, events, started.sandbox_type))
+                Ok(spawned(process_id, control, events, started))
             }
             other => Err(failure::mismatch(&other).into()),
         }
@@ -264,6 +261,10 @@ impl ExecBackend for Remote {
         self.shared.link.send(Command::Close);
         self.shared.link.ended().await;
     }
+}
+
+fn spawned(process_id: ProcessId, control: RemoteProcess, events: events::Events, started: Started) -> Spawned {
+    Spawned { process_id, control: Arc::new(control), events: Box::pin(events), sandbox_type: started.sandbox_type }
 }
 
 struct Shared {

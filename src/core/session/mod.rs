@@ -1,6 +1,421 @@
-//! The client's side of a session.
+//! The client's side of a session, over one connection.
+//!
+//! ```text
+//!              ┌── refused, timed out, broken ──────────────┐
+//!  Handshaking ┴─▶ Open ── leave, fault, broken ───────────▶ Ended
+//!                   └─ close ─▶ (closing: stops on their way) ─▶ │
+//! ```
+//!
+//! A fresh session sends `initialize`, `initialized` and first requests in one flight; what depends on the peer's
+//! answer is held until it has come. A resumed session holds everything: the reference drops a connection that goes on
+//! behind a refused resume.
+//!
+//! After any input, poll in this order until each has nothing more: [`Session::poll_transmit`],
+//! [`Session::poll_event`], then [`Session::poll_timeout`]. A message that `poll_transmit` returned counts as sent.
+//!
+//! Invariants, with the numbers of the design rules:
+//! 1. and 2. For events: see [`inbox`].
+//! 3. A piece of a write has one id, and goes out once.
+//! 4. Every call that was submitted is answered exactly once: value, error, or disconnected.
+//! 5. What a reader gets does not depend on how events are split between notifications and reads.
+//! 6. Calls, pieces, reads and answers in flight are bounded, and so is what is held of every process.
+//! 7. A spurious timeout or an old duplicate changes nothing.
+//! 8. With nothing outstanding there is no timeout.
 
+mod answer;
+mod ending;
+mod events;
+mod handshake;
+pub(crate) mod inbox;
+mod input;
 mod op;
+mod route;
+mod start;
+mod submit;
 
-pub(crate) use self::op::{Answer, Consumption, Failure, Mode, Op, RouteKey};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use self::handshake::Facts;
+use self::input::JobId;
+use self::route::{Names, Outgoing, Route};
+use super::calls::{Calls, Class};
+use crate::config::ClientConfig;
+use crate::error::{ConnectError, PeerMisbehaved, RpcError, WaitError};
+use crate::event::Event;
+use crate::info::Features;
+use crate::request::ProcessId;
+use crate::time::Instant;
+use crate::wire::codec::{self, Message, hot};
+use crate::wire::extension::AckParams;
+use crate::wire::method::{Ack, Method, Read, Terminate};
+use crate::wire::process::{ReadParams, TerminateParams};
+use crate::wire::{ErrorCode, RequestId};
+
+pub(crate) use self::op::{Answer, Consumption, Failure, Mode, Op, RouteKey, Started, Token};
 pub use self::op::{ListedProcess, ProcessState};
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Session {
+    config: ClientConfig,
+    state: State,
+    facts: Option<Facts>,
+    calls: Calls<Call>,
+    outbox: VecDeque<Outgoing>,
+    /// Answers to requests of the peer in the outbox.
+    replies: usize,
+    /// Calls that wait for what the peer says of itself.
+    held: VecDeque<Held>,
+    routes: HashMap<RouteKey, Route>,
+    by_id: HashMap<ProcessId, RouteKey>,
+    /// Processes with input to send, in turn.
+    input_ready: VecDeque<RouteKey>,
+    /// Processes that want a read, in turn.
+    read_ready: VecDeque<RouteKey>,
+    reads: usize,
+    /// Stops that wait for a place.
+    cleanups: VecDeque<Cleanup>,
+    cleanup_waits_since: Option<Instant>,
+    /// Processes with something to acknowledge, and when that is due.
+    acks: BTreeSet<RouteKey>,
+    ack_at: Option<Instant>,
+    acks_due: bool,
+    timers: BTreeSet<(Instant, RouteKey)>,
+    events: VecDeque<SessionEvent>,
+    scratch: Vec<Event>,
+    /// Makes write ids unique among all clients that a session ever has.
+    write_prefix: String,
+    last_write: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Handshaking { mode: Mode, deadline: Instant },
+    Open,
+    Closing { deadline: Instant },
+    Ended { reason: Arc<str> },
+}
+
+/// What becomes of an answer.
+#[derive(Debug)]
+enum Call {
+    Initialize,
+    Start { route: RouteKey, token: Token, names: Box<Names> },
+    Piece { route: RouteKey, job: JobId, close: bool },
+    Read { route: RouteKey },
+    Stop { route: RouteKey, token: Option<Token> },
+    Act { token: Token, process_id: ProcessId, method: &'static str },
+    List(Token),
+    Status(Token),
+    Info,
+}
+
+#[derive(Debug)]
+struct Held {
+    token: Token,
+    route: RouteKey,
+    op: Op,
+}
+
+#[derive(Debug)]
+struct Cleanup {
+    route: RouteKey,
+    token: Option<Token>,
+    params: TerminateParams,
+}
+
+/// What the session tells its driver.
+#[derive(Debug)]
+pub(crate) enum SessionEvent {
+    /// The handshake is done.
+    Connected { session_id: String, features: Features },
+    /// The handshake has failed; the end follows.
+    Rejected(ConnectError),
+    /// A call has ended.
+    Answer { token: Token, result: Result<Answer, Failure> },
+    /// An event for the reader of a process.
+    Event { route: RouteKey, event: Event },
+    /// The last thing that the reader of a process hears.
+    Failed { route: RouteKey, error: WaitError },
+    /// The connection is to be closed, or is gone. Nothing follows.
+    End { reason: Arc<str>, ending: Ending },
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By this end, in good order.
+    Normal,
+    /// The peer broke the protocol.
+    ProtocolError,
+    /// The peer sent a message above the limit.
+    TooLarge,
+    /// It is gone already, or of no use any more.
+    Lost,
+}
+
+impl Session {
+    /// A session over a connection made at `now`. `nonce` is to be another one for every client of a session.
+    pub(crate) fn new(config: ClientConfig, mode: Mode, nonce: &str, now: Instant) -> Self {
+        let deadline = now + config.initialize_timeout;
+        let mut session = Self {
+            calls: Calls::new(config.max_calls.max(1)),
+            config,
+            state: State::Handshaking { mode, deadline },
+            facts: None,
+            outbox: VecDeque::new(),
+            replies: 0,
+            held: VecDeque::new(),
+            routes: HashMap::new(),
+            by_id: HashMap::new(),
+            input_ready: VecDeque::new(),
+            read_ready: VecDeque::new(),
+            reads: 0,
+            cleanups: VecDeque::new(),
+            cleanup_waits_since: None,
+            acks: BTreeSet::new(),
+            ack_at: None,
+            acks_due: false,
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            scratch: Vec::new(),
+            write_prefix: format!("{nonce}-"),
+            last_write: 0,
+        };
+        session.begin_handshake();
+        session
+    }
+
+    /// A message has come.
+    pub(crate) fn handle_message(&mut self, now: Instant, message: &[u8]) {
+        if self.is_ended() {
+            return;
+        }
+        if let Some(output) = hot::decode_output(message, &self.config.messages) {
+            if let Some(route) = self.by_id.get(output.process_id).copied() {
+                self.handle_output(now, route, output.seq, output.stream, output.chunk);
+            }
+            return;
+        }
+        match codec::decode(message, &self.config.messages) {
+            Ok(Message::Notification { method, params }) => self.handle_notification(now, &method, params),
+            Ok(Message::Response { id, result }) => {
+                if let Some(call) = self.settle(&id) {
+                    self.handle_answer(now, call, Ok(result));
+                }
+            }
+            Ok(Message::Error { id: RequestId::MALFORMED, error }) => {
+                self.fault(PeerMisbehaved::ReportedMalformed(error.message));
+            }
+            Ok(Message::Error { id, error }) => {
+                if let Some(call) = self.settle(&id) {
+                    self.handle_answer(now, call, Err(error));
+                }
+            }
+            Ok(Message::Request { id, method, .. }) => self.handle_request(&id, &method),
+            Err(error) => self.fault(error.into()),
+        }
+        self.finish_closing();
+    }
+
+    /// A moment that [`Self::poll_timeout`] named has come, or not.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        match &self.state {
+            State::Handshaking { deadline, .. } if *deadline <= now => return self.handshake_timed_out(),
+            State::Closing { deadline } if *deadline <= now => return self.close_now(),
+            State::Ended { .. } => return,
+            State::Handshaking { .. } | State::Open | State::Closing { .. } => {}
+        }
+        if self.cleanup_deadline().is_some_and(|deadline| deadline <= now) {
+            self.end(STUCK.into(), Ending::Lost, None);
+            return;
+        }
+        if self.ack_at.is_some_and(|due| due <= now) {
+            self.ack_at = None;
+            self.acks_due = true;
+        }
+        while let Some((due, route)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
+            self.timers.remove(&(due, route));
+            self.handle_route_timeout(now, route);
+        }
+    }
+
+    /// The next message for the transport; it counts as sent.
+    pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {
+        self.refill(now);
+        while let Some(outgoing) = self.outbox.pop_front() {
+            if outgoing.reply {
+                self.replies -= 1;
+            }
+            if let Some(call) = outgoing.call {
+                if !self.calls.contains(call) {
+                    continue;
+                }
+                self.calls.mark_sent(call);
+            }
+            self.finish_closing();
+            return Some(outgoing.bytes);
+        }
+        self.finish_closing();
+        None
+    }
+
+    /// The next thing that the driver is to do.
+    pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let state = match &self.state {
+            State::Handshaking { deadline, .. } | State::Closing { deadline } => Some(*deadline),
+            State::Open => None,
+            State::Ended { .. } => return None,
+        };
+        let timer = self.timers.first().map(|(due, _)| *due);
+        [state, timer, self.ack_at, self.cleanup_deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether nothing follows any more.
+    pub(crate) const fn is_ended(&self) -> bool {
+        matches!(self.state, State::Ended { .. })
+    }
+
+    fn features(&self) -> Features {
+        self.facts.as_ref().map_or_else(Features::default, |facts| facts.features)
+    }
+
+    /// Whether requests may leave.
+    const fn may_send(&self) -> bool {
+        match &self.state {
+            State::Handshaking { mode, .. } => matches!(mode, Mode::Fresh),
+            State::Open | State::Closing { .. } => true,
+            State::Ended { .. } => false,
+        }
+    }
+
+    fn settle(&mut self, id: &RequestId) -> Option<Call> {
+        match id {
+            RequestId::Number(id) => self.calls.settle(*id),
+            RequestId::Text(_) => None,
+        }
+    }
+
+    fn handle_request(&mut self, id: &RequestId, method: &str) {
+        if !matches!(id, RequestId::Number(0..)) {
+            return self.fault(PeerMisbehaved::Protocol(format!("a request with the id {id}")));
+        }
+        if self.replies >= MAX_REPLIES {
+            return self.fault(PeerMisbehaved::Protocol("more requests than answers are taken".into()));
+        }
+        self.replies += 1;
+        let error = RpcError {
+            code: ErrorCode::METHOD_NOT_FOUND.0,
+            message: format!("method `{method}` is not supported"),
+            data: None,
+        };
+        let bytes = codec::encode_error(id, &error);
+        self.outbox.push_back(Outgoing { call: None, reply: true, bytes });
+    }
+
+    fn answer(&mut self, token: Token, result: Result<Answer, Failure>) {
+        self.events.push_back(SessionEvent::Answer { token, result });
+    }
+
+    fn send<M: Method>(&mut self, call: i64, params: &M::Params) {
+        let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
+        self.outbox.push_back(Outgoing { call: Some(call), reply: false, bytes });
+    }
+
+    /// Makes messages of what waits for a place or for its time.
+    fn refill(&mut self, now: Instant) {
+        if !self.may_send() {
+            return;
+        }
+        self.send_cleanups(now);
+        if self.acks_due {
+            self.send_acks();
+        }
+        while self.reads < MAX_READS && self.calls.has_room() {
+            let Some(route) = self.read_ready.pop_front() else { break };
+            self.send_read(now, route);
+        }
+        while self.calls.has_room() {
+            let Some(route) = self.input_ready.pop_front() else { break };
+            self.send_piece(route);
+        }
+    }
+
+    fn send_cleanups(&mut self, now: Instant) {
+        while self.calls.admits(Class::Cleanup) {
+            let Some(Cleanup { route, token, params }) = self.cleanups.pop_front() else { break };
+            self.cleanup_waits_since = None;
+            if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Stop { route, token }) {
+                self.send::<Terminate>(call, &params);
+            }
+        }
+        if self.cleanups.is_empty() {
+            self.cleanup_waits_since = None;
+        } else {
+            self.cleanup_waits_since.get_or_insert(now);
+        }
+    }
+
+    fn cleanup_deadline(&self) -> Option<Instant> {
+        self.cleanup_waits_since.map(|since| since + self.config.cleanup_patience)
+    }
+
+    fn send_acks(&mut self) {
+        self.ack_at = None;
+        self.acks_due = false;
+        let mut params = AckParams::default();
+        for key in std::mem::take(&mut self.acks) {
+            let Some(route) = self.routes.get_mut(&key) else { continue };
+            let consumed = route.inbox.consumed_seq();
+            if consumed > route.acked_seq {
+                route.acked_seq = consumed;
+                (route.acked_bytes, route.acked_events) = route.consumption();
+                params.acks.push((route.process_id.clone(), consumed));
+            }
+        }
+        if !params.acks.is_empty() {
+            let bytes = codec::encode_notification::<Ack>(&params);
+            self.outbox.push_back(Outgoing { call: None, reply: false, bytes });
+        }
+    }
+
+    fn send_read(&mut self, now: Instant, key: RouteKey) {
+        let Some(route) = self.routes.get_mut(&key) else { return };
+        route.read_queued = false;
+        let Some(spec) = route.inbox.wants_read(now) else { return };
+        let params = ReadParams {
+            process_id: route.process_id.clone(),
+            after_seq: Some(spec.after_seq()),
+            max_bytes: spec.max_bytes(),
+            wait_ms: Some(0),
+        };
+        let Ok(call) = self.calls.admit(Class::Regular, Call::Read { route: key }) else { return };
+        route.inbox.handle_read_started(spec);
+        self.reads += 1;
+        self.send::<Read>(call, &params);
+        self.rearm(now, key);
+    }
+}
+
+/// Reads under way. They carry up to a window each, so that a few are enough to fill the connection.
+const MAX_READS: usize = 8;
+
+/// Answers to requests of the peer that it has not taken yet.
+const MAX_REPLIES: usize = 256;
+
+/// Acknowledgements wait this long for more of them.
+const ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// How long the stops of a close may take.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+const STUCK: &str = "the peer answers no call any more, not even one that cleans up";

@@ -1,0 +1,145 @@
+//! The calls that wait for an answer.
+//!
+//! ```text
+//!  admit ──▶ queued ──mark_sent──▶ sent ──settle──▶ gone
+//!              └────── cancel_unsent ──────────────▶ gone
+//!                            (both) ──── drain ────▶ gone: NotSent or Unknown
+//! ```
+//!
+//! Invariants:
+//! 1. At most `limit` regular calls are in the table, and one more for cleaning up.
+//! 2. An id is used once; ids count from 1.
+//! 3. Only a call that was sent can be answered: an answer that is guessed, late or unknown changes nothing, so it does
+//!    not free capacity either.
+//! 4. Every call leaves the table exactly once.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Busy, Sent};
+
+/// The table. `T` says what to do with the answer.
+#[derive(Debug)]
+pub(crate) struct Calls<T> {
+    // By id, so in the order in which they were made.
+    table: BTreeMap<i64, Call<T>>,
+    last_id: i64,
+    limit: usize,
+    cleanup: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Call<T> {
+    sent: Sent,
+    what: T,
+}
+
+/// What a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A regular place.
+    Regular,
+    /// A regular place, or else the one reserved for cleaning up.
+    Cleanup,
+}
+
+impl<T> Calls<T> {
+    /// A table for `limit` regular calls.
+    pub(crate) const fn new(limit: usize) -> Self {
+        Self { table: BTreeMap::new(), last_id: 0, limit, cleanup: None }
+    }
+
+    /// Changes the limit. Calls above a lower one stay.
+    pub(crate) const fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Whether a regular call would be admitted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.regular() < self.limit
+    }
+
+    /// Whether a call of this class would be admitted.
+    pub(crate) fn admits(&self, class: Class) -> bool {
+        self.has_room() || (class == Class::Cleanup && self.cleanup.is_none())
+    }
+
+    /// The error for a call that is not admitted.
+    pub(crate) const fn busy(&self) -> Busy {
+        Busy { limit: self.limit }
+    }
+
+    /// Makes a call.
+    pub(crate) fn admit(&mut self, class: Class, what: T) -> Result<i64, Busy> {
+        let regular = self.has_room();
+        if !regular && !self.admits(class) {
+            return Err(self.busy());
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        if !regular {
+            self.cleanup = Some(id);
+        }
+        self.table.insert(id, Call { sent: Sent::NotSent, what });
+        Ok(id)
+    }
+
+    /// Whether the call is still wanted.
+    pub(crate) fn contains(&self, id: i64) -> bool {
+        self.table.contains_key(&id)
+    }
+
+    /// The call's request was handed to the transport.
+    pub(crate) fn mark_sent(&mut self, id: i64) {
+        if let Some(call) = self.table.get_mut(&id) {
+            call.sent = Sent::Unknown;
+        }
+    }
+
+    /// An answer has come. None if no sent call has this id.
+    pub(crate) fn settle(&mut self, id: i64) -> Option<T> {
+        match self.table.get(&id) {
+            Some(Call { sent: Sent::Unknown, .. }) => self.remove(id),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Takes back a call that was not sent yet. None if it was sent, or is unknown.
+    pub(crate) fn cancel_unsent(&mut self, id: i64) -> Option<T> {
+        match self.table.get(&id) {
+            Some(Call { sent: Sent::NotSent, .. }) => self.remove(id),
+            Some(_) | None => None,
+        }
+    }
+
+    fn remove(&mut self, id: i64) -> Option<T> {
+        let call = self.table.remove(&id)?;
+        if self.cleanup == Some(id) {
+            self.cleanup = None;
+        }
+        Some(call.what)
+    }
+
+    /// Ends all calls, the oldest first.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (T, Sent)> + use<T> {
+        self.cleanup = None;
+        std::mem::take(&mut self.table).into_values().map(|call| (call.what, call.sent))
+    }
+
+    /// Whether the place for cleaning up is taken.
+    #[cfg(test)]
+    pub(crate) const fn cleanup_taken(&self) -> bool {
+        self.cleanup.is_some()
+    }
+
+    /// What the calls are about.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.table.values().map(|call| &call.what)
+    }
+
+    fn regular(&self) -> usize {
+        self.table.len() - usize::from(self.cleanup.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The ends of a session: by this end, by a fault of the peer, by the loss of the connection.
+
+use std::sync::Arc;
+
+use super::handshake::{Facts, Info};
+use super::op::{Failure, Mode, RouteKey, Token};
+use super::route::Start;
+use super::{CLOSE_PATIENCE, Call, Ending, Session, SessionEvent, State};
+use crate::error::{ConnectError, Disconnected, PeerMisbehaved, Sent, TransportError, WaitError};
+use crate::time::Instant;
+
+impl Session {
+    /// Ends all processes that are not detached, then the connection, within a bound.
+    pub(crate) fn close(&mut self, now: Instant) {
+        match &self.state {
+            State::Closing { .. } | State::Ended { .. } => return,
+            // Nothing can have been started.
+            State::Handshaking { mode: Mode::Resume(_), .. } => return self.close_now(),
+            State::Handshaking { mode: Mode::Fresh, .. } | State::Open => {}
+        }
+        for held in std::mem::take(&mut self.held) {
+            if matches!(held.op, super::Op::Start { .. } | super::Op::Attach { .. }) {
+                self.forget(held.route);
+            }
+            self.answer(held.token, Err(Failure::Closed));
+        }
+        let live = |(key, route): (&RouteKey, &super::Route)| {
+            (!route.detached && !route.is_closed() && !matches!(route.start, Start::Attaching(_))).then_some(*key)
+        };
+        let live: Vec<_> = self.routes.iter().filter_map(live).collect();
+        self.state = State::Closing { deadline: now + CLOSE_PATIENCE };
+        for key in live {
+            self.kill(key);
+        }
+        self.finish_closing();
+    }
+
+    /// Leaves the connection and keeps the session.
+    pub(crate) fn leave(&mut self) {
+        self.end("left by this end".into(), Ending::Normal, None);
+    }
+
+    /// The connection has ended.
+    pub(crate) fn handle_disconnect(&mut self, error: &TransportError) {
+        let ending = match error {
+            TransportError::MessageTooLarge { .. } => Ending::TooLarge,
+            TransportError::Framing(_) => Ending::ProtocolError,
+            _ => Ending::Lost,
+        };
+        let reason = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        self.end(reason.into(), ending, Some(error.clone().into()));
+    }
+
+    /// Nothing was heard from the peer for too long.
+    pub(crate) fn handle_silence(&mut self, silence: std::time::Duration) {
+        let misbehaviour = PeerMisbehaved::Silent { silence };
+        self.end(misbehaviour.to_string().into(), Ending::Lost, Some(misbehaviour.into()));
+    }
+
+    /// The peer broke the protocol in a way that concerns the whole connection.
+    pub(super) fn fault(&mut self, misbehaviour: PeerMisbehaved) {
+        if self.is_ended() {
+            return;
+        }
+        let ending = match misbehaviour {
+            PeerMisbehaved::MessageTooLarge { .. } => Ending::TooLarge,
+            _ => Ending::ProtocolError,
+        };
+        let reason: Arc<str> = misbehaviour.to_string().into();
+        for key in self.followed() {
+            self.fail_at_end(key, misbehaviour.clone().into());
+        }
+        self.end(reason, ending, Some(misbehaviour.into()));
+    }
+
+    pub(super) fn close_now(&mut self) {
+        self.end("closed by this end".into(), Ending::Normal, None);
+    }
+
+    /// Ends a session that is being closed once its stops are answered.
+    pub(super) fn finish_closing(&mut self) {
+        let State::Closing { .. } = self.state else { return };
+        let stops = self.calls.iter().any(|call| matches!(call, Call::Stop { .. }));
+        if !stops && self.cleanups.is_empty() {
+            self.close_now();
+        }
+    }
+
+    /// Ends everything. `rejection` is the handshake's error, if it was not done.
+    pub(super) fn end(&mut self, reason: Arc<str>, ending: Ending, rejection: Option<ConnectError>) {
+        if self.is_ended() {
+            return;
+        }
+        if let State::Handshaking { .. } = self.state {
+            let unknown = || Disconnected { sent: Sent::Unknown, reason: reason.clone() }.into();
+            self.events.push_back(SessionEvent::Rejected(rejection.unwrap_or_else(unknown)));
+        }
+        self.state = State::Ended { reason: reason.clone() };
+        let disconnected = |sent| Disconnected { sent, reason: reason.clone() };
+        for (token, sent) in self.unanswered() {
+            self.answer(token, Err(disconnected(sent).into()));
+        }
+        let mut finished = Vec::new();
+        for route in self.routes.values_mut() {
+            finished.extend(route.input.disconnect(disconnected));
+        }
+        for job in finished {
+            self.answer(job.token, job.result.map(|()| super::Answer::Done));
+        }
+        for key in self.followed() {
+            self.fail_at_end(key, disconnected(Sent::Unknown).into());
+        }
+        self.outbox.clear();
+        self.replies = 0;
+        self.routes.clear();
+        self.by_id.clear();
+        self.input_ready.clear();
+        self.read_ready.clear();
+        self.acks.clear();
+        self.ack_at = None;
+        self.timers.clear();
+        self.cleanup_waits_since = None;
+        self.events.push_back(SessionEvent::End { reason, ending });
+    }
+
+    /// All calls of the application that have no answer, but those in the queues of input.
+    fn unanswered(&mut self) -> Vec<(Token, Sent)> {
+        let mut tokens = Vec::new();
+        for (call, sent) in self.calls.drain() {
+            match call {
+                Call::Start { token, .. } | Call::Act { token, .. } | Call::List(token) | Call::Status(token) => {
+                    tokens.push((token, sent));
+                }
+                Call::Stop { token, .. } => tokens.extend(token.map(|token| (token, sent))),
+                Call::Initialize | Call::Piece { .. } | Call::Read { .. } | Call::Info => {}
+            }
+        }
+        tokens.extend(self.held.drain(..).map(|held| (held.token, Sent::NotSent)));
+        tokens.extend(self.cleanups.drain(..).filter_map(|cleanup| cleanup.token).map(|token| (token, Sent::NotSent)));
+        if let Some(Facts { info: Info::Asked(waiting), .. }) = &mut self.facts {
+            tokens.extend(waiting.drain(..).map(|token| (token, Sent::Unknown)));
+        }
+        for route in self.routes.values_mut() {
+            if let Start::Attaching(token) = route.start {
+                // A held one is counted above.
+                route.start = Start::Done;
+                if !tokens.iter().any(|(known, _)| *known == token) {
+                    tokens.push((token, Sent::Unknown));
+                }
+            }
+        }
+        tokens
+    }
+
+    /// Processes whose events somebody waits for.
+    fn followed(&self) -> Vec<RouteKey> {
+        let mut keys: Vec<_> = self
+            .routes
+            .iter()
+            .filter(|(_, route)| !route.inbox.is_over() && !route.failed)
+            .map(|(key, _)| *key)
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn fail_at_end(&mut self, key: RouteKey, error: WaitError) {
+        if let Some(route) = self.routes.get_mut(&key) {
+            route.failed = true;
+            route.inbox.fail();
+            self.events.push_back(SessionEvent::Failed { route: key, error });
+        }
+    }
+}
