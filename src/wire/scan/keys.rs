@@ -87,3 +87,28 @@ const IN_UNESCAPED: u32 = 1 << 31;
 
 /// Objects with at most so many keys compare each key with all before it, which is faster there than to sort.
 const SHORT_OBJECT_KEYS: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_hold_no_more_than_a_small_multiple_of_their_text() {
+        // The shortest members there are: nearly nothing but key.
+        let names: Vec<String> = (0..50_000_u32).map(|n| format!("{n:x}")).collect();
+        for escape in ["", "\\n"] {
+            let text: String = names.iter().map(|name| format!("\"{escape}{name}\":0,")).collect();
+            let mut keys = Keys::new(&text);
+            let mut begin = 1;
+            for name in &names {
+                let end = begin + escape.len() + name.len();
+                let key = keys.push(&text[begin..end], begin).unwrap();
+                assert_eq!(keys.text(key).trim_start(), name);
+                begin = end + 5;
+            }
+            let held = keys.keys.capacity() * size_of::<Key>() + keys.unescaped.capacity();
+            assert!(held <= 3 * text.len(), "{held} bytes for {}", text.len());
+            assert!(keys.find_twice(0).is_none());
+        }
+    }
+}
