@@ -17,7 +17,7 @@ mod stdin;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,7 +40,9 @@ pub use self::stdin::ProcessStdin;
 #[must_use = "dropping a process kills it"]
 pub struct Process {
     handle: ProcessHandle,
-    source: Slot,
+    /// Never locked: `get_mut` serves. The mutex makes the handle `Sync`, which a stream need not be, so that futures
+    /// that write to the process may move between threads.
+    slot: Mutex<Slot>,
 }
 
 /// Where the source of the events is.
@@ -54,7 +56,8 @@ impl Process {
     pub fn new(spawned: Spawned, stop_grace: Duration) -> Self {
         let Spawned { process_id, control, events, sandbox_type } = spawned;
         let shared = Arc::new(Shared::new(process_id, control, sandbox_type, stop_grace));
-        Self { source: Slot::Held(Source::new(events, Arc::clone(&shared))), handle: ProcessHandle::new(shared) }
+        let slot = Slot::Held(Source::new(events, Arc::clone(&shared)));
+        Self { handle: ProcessHandle::new(shared), slot: Mutex::new(slot) }
     }
 
     /// The id of the process within its session.
@@ -95,11 +98,12 @@ impl Process {
     pub fn take_events(&mut self) -> Option<Events> {
         self.source().ok()?;
         let (back, taken) = oneshot::channel();
-        match std::mem::replace(&mut self.source, Slot::Taken(taken)) {
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(slot, Slot::Taken(taken)) {
             Slot::Held(source) => Some(Events::new(Taken::new(source, back))),
             // `source` has just succeeded, so this does not come up; if it did, the slot would stay as it was.
             Slot::Taken(taken) => {
-                self.source = Slot::Taken(taken);
+                *slot = Slot::Taken(taken);
                 None
             }
         }
@@ -120,11 +124,12 @@ impl Process {
     /// May be dropped and called again, also after it has returned: the answer stays the same.
     pub async fn wait(&mut self) -> Result<ExitStatus, WaitError> {
         let mut outcome = self.handle.shared.outcome();
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(known) = outcome.borrow_and_update().clone() {
                 return known.map(|exited| exited.status);
             }
-            match &mut self.source {
+            match slot {
                 Slot::Held(source) => {
                     // What this yields is output, which is discarded, or makes the outcome known.
                     let discarded = source.next().await;
@@ -133,7 +138,7 @@ impl Process {
                 Slot::Taken(back) => tokio::select! {
                     biased;
                     changed = outcome.changed() => debug_assert!(changed.is_ok(), "the handle keeps the sender"),
-                    source = back => self.source = Slot::Held(source.map_err(|_| WaitError::Closed)?),
+                    source = back => *slot = Slot::Held(source.map_err(|_| WaitError::Closed)?),
                 },
             }
         }
@@ -283,14 +288,15 @@ impl Process {
 
     /// The source of the events, taken back if its borrower is gone.
     fn source(&mut self) -> Result<&mut Source, WaitError> {
-        if let Slot::Taken(back) = &mut self.source {
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Slot::Taken(back) = slot {
             match back.try_recv() {
-                Ok(source) => self.source = Slot::Held(source),
+                Ok(source) => *slot = Slot::Held(source),
                 Err(oneshot::error::TryRecvError::Empty) => return Err(WaitError::EventsTaken),
                 Err(oneshot::error::TryRecvError::Closed) => return Err(WaitError::Closed),
             }
         }
-        match &mut self.source {
+        match slot {
             Slot::Held(source) => Ok(source),
             Slot::Taken(_) => Err(WaitError::EventsTaken),
         }

@@ -27,6 +27,16 @@ where
     (backend, process)
 }
 
+/// Every handle can be used from any task.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    const fn send<T: Send>() {}
+    send_and_sync::<Process>();
+    send_and_sync::<ProcessHandle>();
+    send::<Events>();
+    send::<ProcessStdin>();
+};
+
 fn actions(backend: &FakeBackend) -> Vec<Action> {
     backend.calls().into_iter().skip(1).map(|call| call.action).collect()
 }

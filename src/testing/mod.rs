@@ -1,5 +1,7 @@
 //! Means for tests: a fake place, and the contract that every real one has to keep.
 //!
 //! - [`fake`] runs async functions in place of programs, for tests of a host's own code without any process.
+//! - [`contract`] checks an [`ExecBackend`](crate::backend::ExecBackend) of a host's own making.
 
+pub mod contract;
 pub mod fake;

@@ -1,0 +1,111 @@
+//! Ending a process means its whole tree.
+
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use crate::backend::Terminate;
+use crate::request::Signal;
+
+cases! {"stop":
+    a_tree_that_ignores_the_polite_request_is_killed_after_the_grace [GracefulStop],
+    a_process_that_ends_by_itself_is_not_killed [GracefulStop],
+    a_kill_ends_the_whole_tree,
+    ending_an_exited_process_does_nothing_and_says_so,
+    what_an_exited_process_left_behind_can_be_ended [GracefulStop],
+    dropping_the_handle_kills_the_tree,
+    dropping_a_start_that_was_not_awaited_leaves_nothing,
+    output_is_delivered_while_a_process_is_being_ended [GracefulStop],
+}
+
+async fn a_tree_that_ignores_the_polite_request_is_killed_after_the_grace(cx: Context) {
+    let mut watched = cx.watch(&["ignore-stop-with-descendant"]).await;
+    watched.until_stdout("ready\n").await;
+    let text = watched.stdout_text();
+    let pid = text.lines().find_map(|line| line.parse().ok());
+    let pid = match pid {
+        Some(pid) => pid,
+        None => {
+            watched.stdout.clear();
+            watched.first_number().await
+        }
+    };
+    let begun = Instant::now();
+    let grace = Duration::from_millis(200);
+    assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
+    assert!(begun.elapsed() < grace, "the answer comes at once");
+    assert_eq!(watched.to_end().await.wire_code(), 137);
+    assert!(begun.elapsed() >= grace, "the grace was not granted");
+    cx.assert_gone(pid).await;
+}
+
+async fn a_process_that_ends_by_itself_is_not_killed(cx: Context) {
+    let mut watched = cx.watch(&["on-signal", &Signal::Terminate.number().to_string(), "4"]).await;
+    watched.until_stdout("ready\n").await;
+    assert!(watched.process.terminate_with(Terminate::graceful(Duration::from_secs(50))).await.unwrap());
+    assert_eq!(watched.to_end().await.code(), Some(4));
+    assert_eq!(watched.stdout_text(), "ready\ngot\n");
+}
+
+async fn a_kill_ends_the_whole_tree(cx: Context) {
+    let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
+    watched.until_stdout("ready\n").await;
+    let pid = watched.first_number().await;
+    assert!(watched.process.kill().await.unwrap());
+    assert_eq!(watched.to_end().await.wire_code(), 137);
+    cx.assert_gone(pid).await;
+}
+
+async fn ending_an_exited_process_does_nothing_and_says_so(cx: Context) {
+    let file = cx.dir().join("now");
+    let name = file.to_string_lossy().into_owned();
+    let mut watched = cx.watch(&["leave-behind", "say-when-told", &name, "alive"]).await;
+    watched.until_exit().await;
+    assert!(!watched.process.kill().await.unwrap());
+    std::fs::write(file, "").unwrap();
+    watched.to_end().await;
+    assert!(watched.stdout_text().ends_with("alive\n"), "what it left behind was ended: {watched}");
+}
+
+async fn what_an_exited_process_left_behind_can_be_ended(cx: Context) {
+    let mut watched = cx.watch(&["leave-behind", "sleep-silently"]).await;
+    let pid = watched.first_number().await;
+    watched.until_exit().await;
+    assert!(!watched.process.terminate_with(Terminate::kill().with_descendants()).await.unwrap());
+    watched.to_end().await;
+    cx.assert_gone(pid).await;
+}
+
+async fn dropping_the_handle_kills_the_tree(cx: Context) {
+    let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
+    watched.until_stdout("ready\n").await;
+    let pid = watched.first_number().await;
+    let leader = watched.process.os_id();
+    drop(watched);
+    cx.assert_gone(pid).await;
+    if let Some(leader) = leader {
+        cx.assert_gone(leader).await;
+    }
+}
+
+async fn dropping_a_start_that_was_not_awaited_leaves_nothing(cx: Context) {
+    let ran = cx.dir().join("never");
+    for _ in 0..10 {
+        let request = cx.child(&["say-when-told", &ran.to_string_lossy(), "x"]);
+        let mut spawn = Box::pin(cx.environment().spawn(request));
+        tokio::select! {
+            biased;
+            started = &mut spawn => drop(started.unwrap()),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    // Closing waits for all that runs; what was left would hold it up beyond the limit of a case.
+    cx.environment().close().await;
+}
+
+async fn output_is_delivered_while_a_process_is_being_ended(cx: Context) {
+    let mut watched = cx.watch(&["flood-until-stopped"]).await;
+    watched.until_stdout("ready\n").await;
+    assert!(watched.process.terminate_with(Terminate::graceful(Duration::from_secs(50))).await.unwrap());
+    assert!(watched.to_end().await.success(), "it could write all that it wanted to: {watched}");
+    assert!(watched.stdout.ends_with(b"\nend\n"));
+}

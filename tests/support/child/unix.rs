@@ -1,0 +1,153 @@
+//! What the child needs of a Unix system.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Sends a signal to this process; by default it ends by it.
+pub(super) fn raise(signal: i32) -> io::Result<()> {
+    // SAFETY: `raise` takes a number and touches no memory of ours.
+    check(unsafe { libc::raise(signal) })
+}
+
+pub(super) fn ignore_stop() -> io::Result<()> {
+    // SAFETY: `SIG_IGN` is a valid disposition and runs no code of ours.
+    if unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+pub(super) fn block_resize() -> io::Result<()> {
+    block(libc::SIGWINCH)
+}
+
+pub(super) fn wait_for_resize() -> io::Result<()> {
+    wait_for(libc::SIGWINCH)
+}
+
+/// Keeps a signal pending until it is waited for.
+pub(super) fn block(signal: i32) -> io::Result<()> {
+    let set = set_of(signal);
+    // SAFETY: `set` is an initialised signal set that lives through the call; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+pub(super) fn wait_for(signal: i32) -> io::Result<()> {
+    let set = set_of(signal);
+    let mut received = 0;
+    // SAFETY: both point to initialised memory of the right type that lives through the call.
+    match unsafe { libc::sigwait(&raw const set, &raw mut received) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// The polite request to end.
+pub(super) fn stop_signal() -> io::Result<i32> {
+    Ok(libc::SIGTERM)
+}
+
+/// Whether a blocked signal has come.
+pub(super) fn is_pending(signal: i32) -> io::Result<bool> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigpending` initialises the set if it succeeds, which is checked before it is read.
+    unsafe {
+        check(libc::sigpending(set.as_mut_ptr()))?;
+        Ok(libc::sigismember(set.as_ptr(), signal) == 1)
+    }
+}
+
+fn set_of(signal: i32) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the whole set; `sigaddset` gets an initialised one.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        set.assume_init()
+    }
+}
+
+/// Turns off echo, line editing and signal characters of the terminal on standard input.
+pub(super) fn set_raw() -> io::Result<()> {
+    let mut settings = MaybeUninit::uninit();
+    // SAFETY: `tcgetattr` initialises the settings if it succeeds, which is checked before they are used.
+    unsafe {
+        check(libc::tcgetattr(0, settings.as_mut_ptr()))?;
+        libc::cfmakeraw(settings.as_mut_ptr());
+        check(libc::tcsetattr(0, libc::TCSANOW, settings.as_ptr()))
+    }
+}
+
+/// Rows and columns of the terminal on standard output.
+pub(super) fn terminal_size() -> io::Result<(u16, u16)> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: this request writes one `winsize`, which lives through the call.
+    check(unsafe { libc::ioctl(1, libc::TIOCGWINSZ, &raw mut size) })?;
+    Ok((size.ws_row, size.ws_col))
+}
+
+pub(super) fn close_output() -> io::Result<()> {
+    for fd in [1, 2] {
+        // SAFETY: nothing writes to these two any more: the program says nothing until it ends.
+        check(unsafe { libc::close(fd) })?;
+    }
+    Ok(())
+}
+
+/// A zombie that nobody has collected yet is not alive.
+pub(super) fn is_alive(pid: u32) -> io::Result<bool> {
+    let native = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: signal 0 only asks whether the process exists.
+    let exists = unsafe { libc::kill(native, 0) } == 0;
+    let zombie = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
+    Ok(exists && !zombie)
+}
+
+/// One fact a line: open descriptors beyond the standard ones, blocked and ignored signals, whether this process leads its
+/// group and its session.
+pub(super) fn inherited() -> io::Result<String> {
+    // SAFETY: these three only return numbers.
+    let (pid, group, session) = unsafe { (libc::getpid(), libc::getpgrp(), libc::getsid(0)) };
+    let (blocked, ignored) = (signals(is_blocked), signals(is_ignored));
+    let descriptors: Vec<i32> = (3..1024).filter(|fd| is_open(*fd)).collect();
+    Ok(format!(
+        "descriptors {descriptors:?}\nblocked {blocked:?}\nignored {ignored:?}\ngroup leader {}\nsession leader {}",
+        pid == group,
+        pid == session
+    ))
+}
+
+fn signals(holds: fn(i32) -> bool) -> Vec<i32> {
+    // The runtime of this program ignores SIGPIPE itself.
+    (1..32).filter(|signal| *signal != libc::SIGPIPE && holds(*signal)).collect()
+}
+
+fn is_blocked(signal: i32) -> bool {
+    let mut mask = MaybeUninit::uninit();
+    // SAFETY: without a new set the call only writes the present one, in full; it is read after that.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr());
+        libc::sigismember(mask.as_ptr(), signal) == 1
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call only writes the present one, which is read only if it succeeds.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn is_open(fd: i32) -> bool {
+    // SAFETY: reading the flags of a descriptor that may not be open touches no memory.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
