@@ -136,7 +136,7 @@ proptest! {
         let encoder = hot::OutputEncoder::new(&id);
         let message = encoder.message(seq, stream, &chunk);
         prop_assert_eq!(message.len(), encoder.encoded_length(seq, stream, chunk.len()));
-        let params = OutputParams { process_id: id.clone(), seq, stream, chunk: Base64(chunk.clone()) };
+        let params = OutputParams { process_id: id.clone(), seq, stream, chunk: Base64(chunk) };
         prop_assert_eq!(&message, &codec::encode_notification::<method::Output>(&params));
         let plain_id = !serde_json::to_string(id.as_str()).unwrap().contains('\\');
         prop_assert_eq!(hot::decode_output(&message, &limits()).is_some(), plain_id);

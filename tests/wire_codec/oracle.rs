@@ -8,7 +8,7 @@ use longarm::config::MessageLimits;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Whether the text is one JSON object within the limits, without a key that stands twice.
-pub fn accepts(text: &[u8], limits: &MessageLimits) -> bool {
+pub(crate) fn accepts(text: &[u8], limits: &MessageLimits) -> bool {
     // The reader itself refuses more than 127 containers.
     assert!(limits.max_json_depth <= 127);
     let left = Cell::new(limits.max_json_values);

@@ -11,7 +11,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 
-pub fn piece() -> impl Strategy<Value = String> {
+pub(crate) fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
             "{",
@@ -52,7 +52,7 @@ pub fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-pub fn json() -> impl Strategy<Value = String> {
+pub(crate) fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
         Just("true".to_owned()),
@@ -74,36 +74,36 @@ pub fn json() -> impl Strategy<Value = String> {
     })
 }
 
-pub fn request_id() -> impl Strategy<Value = RequestId> {
+pub(crate) fn request_id() -> impl Strategy<Value = RequestId> {
     prop_oneof![any::<i64>().prop_map(RequestId::Number), ".{0,9}".prop_map(|text| RequestId::from(&*text))]
 }
 
-pub fn process_id() -> impl Strategy<Value = ProcessId> {
+pub(crate) fn process_id() -> impl Strategy<Value = ProcessId> {
     prop_oneof!["[a-z0-9-]{0,20}", ".{0,9}"].prop_map(ProcessId::new)
 }
 
-pub fn stream() -> impl Strategy<Value = OutputStream> {
+pub(crate) fn stream() -> impl Strategy<Value = OutputStream> {
     prop::sample::select(vec![OutputStream::Stdout, OutputStream::Stderr, OutputStream::Pty])
 }
 
-pub fn chunk() -> impl Strategy<Value = Bytes> {
+pub(crate) fn chunk() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..100).prop_map(Bytes::from)
 }
 
-pub fn signal() -> impl Strategy<Value = Signal> {
+pub(crate) fn signal() -> impl Strategy<Value = Signal> {
     let named: Vec<Signal> = Signal::named().collect();
     prop_oneof![prop::sample::select(named), (32..65).prop_map(Signal::Other)]
 }
 
-pub fn limit() -> impl Strategy<Value = Limit> {
+pub(crate) fn limit() -> impl Strategy<Value = Limit> {
     prop::sample::select(vec![Limit::Time, Limit::Output])
 }
 
-pub fn totals() -> impl Strategy<Value = TotalBytes> {
+pub(crate) fn totals() -> impl Strategy<Value = TotalBytes> {
     any::<[u64; 3]>().prop_map(|[stdout, stderr, pty]| TotalBytes { stdout, stderr, pty })
 }
 
-pub fn start_params() -> impl Strategy<Value = StartParams> {
+pub(crate) fn start_params() -> impl Strategy<Value = StartParams> {
     let policy = (any::<bool>(), vec(".{0,9}", 0..3), btree_map(".{0,9}", ".{0,9}", 0..3), 0..3_usize).prop_map(
         |(ignore_default_excludes, exclude, set, inherit)| EnvPolicy {
             inherit: [Inherit::All, Inherit::Core, Inherit::None][inherit],
