@@ -218,6 +218,7 @@ impl ProcessLog {
         self.confirmed = self.seen();
         self.reader = Reader::Detached;
         self.backlog = None;
+        self.evict();
     }
 
     /// The client acknowledges everything up to `seq`.

@@ -1,1 +1,65 @@
+use super::*;
 
+const SECOND: Duration = Duration::from_secs(1);
+
+fn start() -> (Instant, Keepalive) {
+    let now = crate::time::now();
+    (now, Keepalive::new(Config::default(), now))
+}
+
+#[test]
+fn a_silent_peer_is_pinged_and_then_given_up() {
+    let (start, mut keepalive) = start();
+    assert_eq!(keepalive.poll_timeout(), Some(start + 30 * SECOND));
+    assert_eq!(keepalive.handle_timeout(start + 29 * SECOND), Verdict::Alive);
+    assert_eq!(keepalive.handle_timeout(start + 30 * SECOND), Verdict::Ping);
+    assert_eq!(keepalive.handle_timeout(start + 30 * SECOND), Verdict::Alive, "one ping is enough");
+    assert_eq!(keepalive.poll_timeout(), Some(start + 60 * SECOND));
+    assert_eq!(keepalive.handle_timeout(start + 60 * SECOND), Verdict::Dead { silence: 60 * SECOND });
+}
+
+#[test]
+fn any_byte_is_life_and_sending_is_none() {
+    let (start, mut keepalive) = start();
+    for second in 1..200_u32 {
+        let now = start + second * SECOND;
+        // One byte of a huge message every 50 s.
+        keepalive.handle_received(now, u64::from(second / 50));
+        assert!(!matches!(keepalive.handle_timeout(now), Verdict::Dead { .. }), "at {second} s");
+    }
+    let now = start + 210 * SECOND;
+    keepalive.handle_received(now, 3);
+    assert_eq!(keepalive.handle_timeout(now), Verdict::Dead { silence: 60 * SECOND });
+}
+
+#[test]
+fn silence_means_nothing_while_we_do_not_listen() {
+    let (start, mut keepalive) = start();
+    keepalive.set_listening(start + SECOND, false);
+    for second in (30..600).step_by(30) {
+        let now = start + second * SECOND;
+        assert_eq!(keepalive.poll_timeout(), Some(now));
+        assert_eq!(keepalive.handle_timeout(now), Verdict::Ping);
+    }
+    let back = start + 600 * SECOND;
+    keepalive.set_listening(back, true);
+    assert_eq!(keepalive.handle_timeout(back + 59 * SECOND), Verdict::Ping);
+    assert_eq!(keepalive.handle_timeout(back + 60 * SECOND), Verdict::Dead { silence: 60 * SECOND });
+}
+
+#[test]
+fn without_pings_silence_is_no_evidence() {
+    let (start, mut keepalive) = start();
+    assert_eq!(keepalive.handle_timeout(start + 30 * SECOND), Verdict::Ping);
+    keepalive.disable();
+    assert_eq!(keepalive.poll_timeout(), None);
+    assert_eq!(keepalive.handle_timeout(start + 10_000 * SECOND), Verdict::Alive);
+}
+
+#[test]
+fn limits_beyond_the_end_of_time_never_come() {
+    let now = crate::time::now();
+    let config = Config { ping_interval: Duration::MAX, silence_limit: Duration::MAX };
+    let mut keepalive = Keepalive::new(config, now);
+    assert_eq!(keepalive.handle_timeout(now + 10_000_000 * SECOND), Verdict::Alive);
+}

@@ -43,11 +43,12 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
     let extension = params.longarm.unwrap_or_default();
     check_features(&extension, features)?;
 
-    let mut request = ExecRequest::new(params.argv)
-        .process_id(params.process_id)
-        .cwd(params.cwd)
-        .envs(params.env)
-        .stdin(if params.pipe_stdin { Stdin::Piped } else { Stdin::Null });
+    // Without its id: that is the session's, and another session of the same backend may use it too.
+    let mut request = ExecRequest::new(params.argv).cwd(params.cwd).envs(params.env).stdin(if params.pipe_stdin {
+        Stdin::Piped
+    } else {
+        Stdin::Null
+    });
     request = match params.env_policy {
         Some(policy) => request.env_policy(ShellEnvPolicy::from(policy)),
         None => request.env_clear(),

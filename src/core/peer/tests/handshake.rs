@@ -1,0 +1,315 @@
+//! States, malformed messages and the order of checks.
+
+use super::*;
+use crate::config::MessageLimits;
+use crate::core::peer::lobby::{Step, handle_message};
+
+fn in_lobby(text: &str) -> Step {
+    handle_message(&Bytes::copy_from_slice(text.as_bytes()), &MessageLimits::default())
+}
+
+fn lobby_error(text: &str) -> (i64, String) {
+    let Step::Reply(answer) = in_lobby(text) else { panic!("no answer") };
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    (answer["error"]["code"].as_i64().unwrap(), answer["error"]["message"].as_str().unwrap().into())
+}
+
+#[test]
+fn before_initialize_params_are_decoded_first_and_unknown_methods_are_unknown() {
+    let (code, text) = lobby_error(r#"{"id":1,"method":"process/start","params":{"processId":5}}"#);
+    assert_eq!(code, -32602, "{text}");
+    for (method, family, params) in [
+        ("environment/info", "environment info", json!(null)),
+        ("environment/status", "environment status", json!({})),
+        ("process/start", "exec", start_params("p")),
+        ("process/read", "exec", json!({"processId": "p"})),
+        ("process/terminate", "exec", json!({"processId": "p"})),
+    ] {
+        let expected = format!("client must call initialize before using {family} methods");
+        let request = json!({"id": 1, "method": method, "params": params});
+        assert_eq!(lobby_error(&request.to_string()), (-32600, expected));
+    }
+    for method in ["foo/bar", "initialized", "longarm/process/list"] {
+        let expected = format!("exec-server stub does not implement `{method}` yet");
+        assert_eq!(lobby_error(&json!({"id": 1, "method": method}).to_string()), (-32601, expected));
+    }
+}
+
+#[test]
+fn initialize_is_decoded_in_the_lobby() {
+    assert_eq!(lobby_error(r#"{"id":1,"method":"initialize"}"#).0, -32602);
+    let step = in_lobby(r#"{"id":"a","method":"initialize","params":{"clientName":"","resumeSessionId":"s"}}"#);
+    let Step::Initialize { id, params } = step else { panic!("{step:?}") };
+    assert_eq!((id, params.resume_session_id.as_deref()), (RequestId::from("a"), Some("s")));
+}
+
+#[test]
+fn other_messages_end_a_connection_in_the_lobby() {
+    for text in [
+        r#"{"method":"initialized"}"#,
+        r#"{"method":"longarm/process/ack","params":{"acks":[]}}"#,
+        r#"{"id":1,"result":{}}"#,
+        r#"{"id":1,"error":{"code":1,"message":""}}"#,
+    ] {
+        assert!(matches!(in_lobby(text), Step::Drop(_)), "{text}");
+    }
+    for text in ["not json", "[]", r#"{"id":null,"method":"initialize"}"#, "{}", r#"{"id":1,"id":2,"method":"x"}"#] {
+        assert_eq!(lobby_error(text).0, -32600);
+        let Step::Reply(answer) = in_lobby(text) else { panic!("no answer") };
+        assert_eq!(serde_json::from_slice::<Value>(&answer).unwrap()["id"], -1);
+    }
+}
+
+#[test]
+fn between_initialize_and_initialized_methods_are_refused_after_decoding() {
+    let mut rig = Rig::new();
+    let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
+    rig.peer.attach(rig.now, RequestId::Number(1), None, info);
+    assert_eq!(rig.out().len(), 1);
+    let (code, text) = rig.refusal("process/read", json!({"processId": "p"}));
+    assert_eq!((code, &*text), (-32600, "client must send initialized before using exec methods"));
+    assert_eq!(rig.refusal("process/read", json!({})).0, -32602);
+    let (code, text) = rig.refusal("initialize", json!({"clientName": "x"}));
+    assert_eq!((code, &*text), (-32600, "initialize may only be sent once per connection"));
+    rig.tell(&json!({"method": "initialized", "params": [1]})).unwrap();
+    rig.tell(&json!({"method": "initialized"})).unwrap();
+    assert_eq!(rig.call("environment/status", json!({}))["result"], json!({"status": "ready"}));
+    assert_eq!(rig.refusal("initialize", json!({"clientName": "x"})).0, -32600);
+    assert_eq!(rig.refusal("initialize", json!({})).0, -32602);
+}
+
+#[test]
+fn malformed_messages_are_answered_with_id_minus_one_and_the_connection_goes_on() {
+    let mut rig = Rig::attached(false);
+    for text in ["", "nul", "[]", "{} {}", r#"{"id":1.5,"method":"environment/status"}"#, "\u{0}"] {
+        rig.peer.handle_message(rig.now, &Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        let answers = rig.out();
+        assert_eq!(answers.len(), 1);
+        assert_eq!((&answers[0]["id"], &answers[0]["error"]["code"]), (&json!(-1), &json!(-32600)), "{text:?}");
+    }
+    assert_eq!(rig.call("environment/status", json!(null))["result"]["status"], "ready");
+}
+
+#[test]
+fn unexpected_messages_end_the_connection() {
+    for extended in [false, true] {
+        for message in [
+            json!({"method": "some/notification"}),
+            json!({"method": "process/output", "params": {}}),
+            json!({"id": 1, "result": null}),
+            json!({"id": "x", "error": {"code": -1, "message": ""}}),
+            json!({"method": "longarm/process/ack", "params": {"acks": "no"}}),
+        ] {
+            let mut rig = Rig::attached(extended);
+            assert!(rig.tell(&message).is_err(), "{message}");
+        }
+    }
+    // Only a client that has the feature may acknowledge.
+    let acknowledgement = json!({"method": "longarm/process/ack", "params": {"acks": [["p", 1]]}});
+    assert!(Rig::attached(true).tell(&acknowledgement).is_ok());
+    assert!(Rig::attached(false).tell(&acknowledgement).is_err());
+}
+
+#[test]
+fn ids_are_echoed_and_not_compared() {
+    let mut rig = Rig::attached(false);
+    for id in [json!(7), json!(7), json!(""), json!(i64::MIN), json!("7")] {
+        rig.tell(&json!({"id": id, "method": "environment/status"})).unwrap();
+        assert_eq!(rig.out(), [json!({"id": id, "result": {"status": "ready"}})]);
+    }
+}
+
+#[test]
+fn the_checks_of_a_start_come_in_their_order() {
+    let mut rig = Rig::attached(true);
+    rig.run("taken");
+    let fault = |rig: &mut Rig, changes: Value| {
+        let mut params = start_params("taken");
+        for (name, value) in changes.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        let answer = rig.call("process/start", params);
+        let error = answer["error"].clone();
+        assert!(rig.actions.is_empty(), "nothing is started");
+        (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned(), error["data"]["kind"].clone())
+    };
+    let kind = |text: &str| json!(text);
+    // Everything is wrong with this one, and then one thing after the other is put right.
+    let mut wrong = json!({
+        "networkProxy": {"proxy": {}}, "cwd": "file:///C:/x", "sandbox": {"permissions": 1}, "argv": [],
+    });
+    let (code, _, what) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, what), (-32602, kind("sandboxUnavailable")));
+    wrong["networkProxy"] = json!(null);
+    let (code, text, what) = fault(&mut rig, wrong.clone());
+    let expected = "cwd URI `file:///C:/x` is not valid on this exec-server host: 'file:///C:/x' is invalid on 'linux'";
+    assert_eq!((code, &*text, what), (-32602, expected, json!(null)));
+    wrong["cwd"] = json!("file:///tmp");
+    let (code, _, what) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, what), (-32602, kind("sandboxPreparation")));
+    wrong["sandbox"] = json!(null);
+    let (code, text, _) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, &*text), (-32602, "argv must not be empty"));
+    wrong["argv"] = json!(["true", "a\u{0}b"]);
+    let (code, text, _) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, &*text), (-32602, "argv[1] contains a NUL"));
+    wrong["argv"] = json!(["true"]);
+    let (code, text, what) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, &*text, what), (-32600, "process taken already exists", json!(null)));
+}
+
+#[test]
+fn names_and_values_that_no_child_can_have_are_named() {
+    let mut rig = Rig::attached(false);
+    for (member, value, named) in [
+        ("env", json!({"A=B": "x"}), "A=B"),
+        ("env", json!({"": "x"}), "\"\""),
+        ("env", json!({"A\u{0}": "x"}), "A\\0"),
+        ("env", json!({"A": "\u{0}"}), "env[\"A\"]"),
+        ("argv", json!([""]), "argv[0]"),
+        ("arg0", json!("a\u{0}"), "arg0"),
+    ] {
+        let mut params = start_params("p");
+        params[member] = value;
+        let (code, text) = rig.refusal("process/start", params);
+        assert_eq!(code, -32602, "{text}");
+        assert!(text.contains(named), "{text}");
+    }
+    assert!(rig.actions.is_empty());
+    rig.run("p");
+}
+
+#[test]
+fn a_sandbox_is_passed_on_unless_it_restricts_nothing() {
+    let mut rig = Rig::attached(false);
+    let mut start = |number: usize, sandbox: Value| {
+        let mut params = start_params(&number.to_string());
+        params["sandbox"] = sandbox;
+        rig.starting_with(params);
+    };
+    for (number, permissions) in [
+        json!({"type": "disabled"}),
+        json!({"type": "external", "network": "enabled"}),
+        json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "enabled"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        start(number, json!({"permissions": permissions, "windowsSandboxLevel": "disabled"}));
+    }
+    drop(start);
+    for (number, permissions) in [
+        json!({"type": "external", "network": "restricted"}),
+        json!({"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"}),
+        json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "restricted"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut params = start_params(&format!("r{number}"));
+        params["sandbox"] = json!({"permissions": permissions, "windowsSandboxLevel": "disabled", "other": 1});
+        rig.ask("process/start", params);
+        let Some(Action::Start { request, process }) = rig.actions.pop_back() else { panic!("a start") };
+        assert!(request.requested_sandbox().is_some());
+        // As every backend without an enforcer says.
+        let refused = crate::sandbox::SandboxError::Unsupported.into();
+        rig.complete(Completion::Started { process, result: Err(refused) });
+        let answers = rig.out();
+        assert_eq!(answers[0]["error"]["data"]["kind"], "sandboxUnavailable");
+    }
+    for sandbox in [
+        json!({"permissions": {"type": "disabled"}}),
+        json!({"permissions": {"type": "new"}, "windowsSandboxLevel": "disabled"}),
+        json!({"windowsSandboxLevel": "disabled"}),
+    ] {
+        let mut params = start_params("bad");
+        params["sandbox"] = sandbox;
+        let answer = rig.call("process/start", params);
+        assert_eq!(answer["error"]["data"]["kind"], "sandboxPreparation", "{answer}");
+    }
+    let mut params = start_params("managed");
+    params["enforceManagedNetwork"] = json!(true);
+    assert_eq!(rig.call("process/start", params)["error"]["data"]["kind"], "sandboxUnavailable");
+    // Without the capabilities these mean nothing.
+    let mut params = start_params("ignored");
+    params["managedNetwork"] = json!({});
+    params["shellSnapshot"] = json!({"scopeId": ""});
+    rig.starting_with(params);
+}
+
+#[test]
+fn a_request_becomes_what_it_says() {
+    let mut rig = Rig::attached(true);
+    let params = json!({
+        "processId": "p", "argv": ["a", "b"], "cwd": "file:///w", "env": {"X": "1"}, "tty": true, "arg0": "zero",
+        "envPolicy": {"inherit": "core", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []},
+        "metadata": {"threadId": "urn:uuid:67e55044-10b1-426f-9247-bb680e5fe0c8", "toolCallId": "t"},
+        "longarm": {"terminal": {"rows": 3, "cols": 5}, "timeLimitMs": 7, "outputLimitBytes": 8, "stopGraceMs": 9},
+    });
+    rig.ask("process/start", params);
+    let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
+    assert_eq!(request.requested_id(), None, "ids are the session's own");
+    assert_eq!(request.argv(), ["a", "b"]);
+    assert_eq!(request.requested_arg0(), Some("zero".as_ref()));
+    assert_eq!(request.requested_env()[std::ffi::OsStr::new("X")], "1");
+    assert!(request.requested_env_policy().is_some());
+    assert_eq!(request.requested_terminal(), Some(crate::TerminalSize { rows: 3, cols: 5 }));
+    assert_eq!(request.requested_time_limit(), Some(Duration::from_millis(7)));
+    assert_eq!(request.requested_output_limit_bytes(), Some(8));
+    assert_eq!(request.requested_stop_grace(), Duration::from_millis(9));
+    let metadata = request.requested_metadata().unwrap();
+    assert_eq!(metadata.tool_call_id.as_deref(), Some("t"));
+
+    rig.ask("process/start", start_params("plain"));
+    let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
+    assert!(request.requested_env_policy().is_none(), "without a policy nothing is inherited");
+    assert_eq!(request.requested_stdin(), crate::Stdin::Piped);
+    assert_eq!(request.requested_terminal(), None);
+}
+
+#[test]
+fn extensions_are_there_only_for_those_who_agreed() {
+    let mut plain = Rig::attached(false);
+    for (method, params) in [
+        ("longarm/process/list", json!({})),
+        ("longarm/process/closeStdin", json!({"processId": "p"})),
+        ("longarm/process/resize", json!({"processId": "p", "rows": 1, "cols": 1})),
+        ("longarm/process/signal", json!({"processId": "p", "signal": "TERM"})),
+    ] {
+        assert_eq!(plain.refusal(method, params).0, -32601);
+    }
+    let mut params = start_params("p");
+    params["longarm"] = json!({"timeLimitMs": 5});
+    assert_eq!(plain.refusal("process/start", params).0, -32602);
+    plain.run("p");
+    assert_eq!(plain.refusal("process/terminate", json!({"processId": "p", "longarm": {"graceMs": 5}})).0, -32602);
+
+    let mut extended = Rig::attached(true);
+    let mut params = start_params("p");
+    params["tty"] = json!(true);
+    params["longarm"] = json!({"terminal": {"rows": 0, "cols": 5}});
+    assert_eq!(extended.refusal("process/start", params).0, -32602);
+    extended.run("p");
+    let (code, text) = extended.refusal("longarm/process/resize", json!({"processId": "p", "rows": 0, "cols": 1}));
+    assert_eq!(code, -32602, "{text}");
+    let (code, text) = extended.refusal("longarm/process/resize", json!({"processId": "p", "rows": 1, "cols": 1}));
+    assert_eq!((code, &*text), (-32600, "process p has no terminal"));
+    let (code, text) = extended.refusal("longarm/process/resize", json!({"processId": "q", "rows": 1, "cols": 1}));
+    assert_eq!((code, &*text), (-32600, "unknown process id q"));
+    let status = extended.call("longarm/process/closeStdin", json!({"processId": "q"}));
+    assert_eq!(status["result"], json!({"status": "unknownProcess"}));
+}
+
+#[test]
+fn what_the_server_offers_is_what_it_and_its_backend_have() {
+    let offered = |backend| {
+        let now = crate::time::now();
+        let mut peer = Peer::new("s".into(), Arc::default(), backend, now);
+        let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
+        peer.attach(now, RequestId::Number(1), Some(&Offer::of(Features::all())), info);
+        let answer: Value = serde_json::from_slice(&peer.poll_transmit().unwrap()).unwrap();
+        answer["result"]["environmentInfo"]["capabilities"].clone()
+    };
+    assert_eq!(offered(Features::default()), json!({"longarm": {"version": 1, "features": ["credits", "list"]}}));
+    assert_eq!(offered(Features::all())["longarm"]["features"].as_array().unwrap().len(), 8);
+}
