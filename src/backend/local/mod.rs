@@ -31,6 +31,8 @@ mod spawn;
 mod spawner;
 mod stop;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 #[cfg(unix)]
 mod unix;
 

@@ -16,6 +16,7 @@ use super::os::{self, Child, Launched, Launcher};
 use super::spawn::LaunchPlan;
 use crate::error::{OsError, SpawnError};
 use crate::request::Signal;
+use crate::time::{Instant, now};
 
 /// A pool of spawner threads. They end with it.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// When a thread last took a job.
+    last_taken: Option<Instant>,
     closed: bool,
 }
 
@@ -101,7 +104,8 @@ impl Spawner {
                 Ok(Ok(mut delivery)) => return delivery.outcome.take().ok_or(SpawnError::Closed),
                 // The pool ended before a thread took the job.
                 Ok(Err(_)) => return Err(SpawnError::Closed),
-                Err(_) => self.add_thread_if(|threads, waiting| waiting > 0 && threads < MAX_THREADS)?,
+                // Many starts at once are no reason: only if none of them has come to its turn meanwhile.
+                Err(_) => self.add_thread_if(|threads, queue| queue.is_stuck() && threads < MAX_THREADS)?,
             }
         }
     }
@@ -125,10 +129,9 @@ impl Spawner {
         }
     }
 
-    fn add_thread_if(&self, wanted: impl FnOnce(usize, usize) -> bool) -> Result<(), SpawnError> {
+    fn add_thread_if(&self, wanted: impl FnOnce(usize, &State) -> bool) -> Result<(), SpawnError> {
         let mut threads = lock(&self.threads);
-        let waiting = lock(&self.queue.state).jobs.len();
-        if wanted(threads.len(), waiting) {
+        if wanted(threads.len(), &lock(&self.queue.state)) {
             let queue = Arc::clone(&self.queue);
             let thread = std::thread::Builder::new()
                 .name("longarm-spawn".into())
@@ -144,6 +147,14 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         self.queue.close();
+    }
+}
+
+impl State {
+    /// Whether jobs wait and every thread has been busy with one for too long.
+    fn is_stuck(&self) -> bool {
+        !self.jobs.is_empty()
+            && self.last_taken.is_none_or(|taken| now().saturating_duration_since(taken) >= STUCK_AFTER)
     }
 }
 
@@ -188,7 +199,10 @@ impl Queue {
                 state.jobs.retain(|job| matches!(job, Job::Bury(_)));
             }
             match state.jobs.pop_front() {
-                Some(job) => return Some(job),
+                Some(job) => {
+                    state.last_taken = Some(now());
+                    return Some(job);
+                }
                 None if state.closed => return None,
                 None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }

@@ -40,6 +40,7 @@ pub(super) enum Stage {
     /// Making the process.
     Fork,
     /// Setting the new process up: session, terminal, descriptors, limits.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not told from the execution there"))]
     Setup,
     /// Entering the working directory.
     Cwd,
@@ -73,8 +74,10 @@ pub(super) struct Prepared {
     pub(super) cwd: CString,
     pub(super) child_ends: [Arc<OwnedFd>; 3],
     pub(super) terminal: bool,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no parent-death signal"))]
     pub(super) end_with_executor: bool,
     pub(super) descriptor_limit: Option<(u64, u64)>,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no other way"))]
     pub(super) exit_by_thread: bool,
 }
 

@@ -1,0 +1,140 @@
+//! What many processes leave behind: no task, descriptor, zombie or memory.
+//!
+//! One test in a program of its own: it counts what the whole process has.
+#![cfg(all(target_os = "linux", feature = "pty"))]
+
+mod local_support;
+
+use futures_util::future::join_all;
+use local_support::{collect, local, next, read_until, run, sh};
+use longarm::ExecRequest;
+use longarm::backend::ExecBackend;
+use longarm::event::Event;
+use longarm::request::{Stdin, TerminalSize};
+
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    threads: usize,
+    children: usize,
+}
+
+fn held() -> Held {
+    let count = |dir: &str| std::fs::read_dir(dir).unwrap().count();
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let children = threads
+        .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default())
+        .map(|children| children.split_whitespace().count())
+        .sum();
+    Held { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task"), children }
+}
+
+/// Resident memory that no file backs, in KiB.
+fn memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls fill and read the structure.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = limit.rlim_max.min(8192);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    raise_descriptor_limit();
+    let before = held();
+
+    // A thousand in a row, of several kinds.
+    let place = local();
+    for number in 0..1000 {
+        let request = match number % 4 {
+            0 => ExecRequest::new(["true"]).cwd("/tmp"),
+            1 => sh("echo out; echo err >&2; exit 1"),
+            2 => sh("read line; echo $line").terminal(TerminalSize::default()),
+            _ => ExecRequest::new(["no-such-program"]).cwd("/tmp"),
+        };
+        match place.spawn(request.stdin(Stdin::Piped)).await {
+            Ok(spawned) => {
+                if number % 4 == 2 {
+                    spawned.control.write("typed\n".into()).await.unwrap();
+                }
+                collect(spawned.events).await;
+            }
+            Err(error) => assert_eq!(number % 4, 3, "{error}"),
+        }
+    }
+    place.close().await;
+    assert_eq!(held(), before, "after a thousand in a row");
+    assert_eq!(tasks(), 0);
+
+    // Three hundred at once.
+    let place = local();
+    join_all((0..300).map(|number| run(&place, sh(&format!("echo {number}"))))).await;
+    place.close().await;
+    assert_eq!(held(), before, "after three hundred at once");
+    assert_eq!(tasks(), 0);
+
+    // Six hundred terminals and two hundred pipes, idle; then all is dropped.
+    let place = local();
+    let cat = || ExecRequest::new(["cat"]).cwd("/tmp").stdin(Stdin::Piped);
+    let warm_up = join_all((0..100).map(|_| place.spawn(cat()))).await;
+    let idle_before = memory_kib();
+    let mut all = Vec::new();
+    for spawned in join_all((0..200).map(|_| place.spawn(cat()))).await {
+        all.push(spawned.unwrap());
+    }
+    let on_pipes = memory_kib().saturating_sub(idle_before);
+    assert!(on_pipes <= 200 * 8, "{on_pipes} KiB for 200 idle processes");
+    let terminal = || cat().terminal(TerminalSize::default());
+    for spawned in join_all((0..600).map(|_| place.spawn(terminal()))).await {
+        all.push(spawned.unwrap());
+    }
+    let on_terminals = memory_kib().saturating_sub(idle_before);
+    assert!(on_terminals <= 800 * 8, "{on_terminals} KiB for 800 idle processes");
+    for spawned in &mut all[200..] {
+        spawned.control.write("x\n".into()).await.unwrap();
+        read_until(&mut spawned.events, "x\r\nx\r\n").await;
+    }
+    assert!(held().threads <= before.threads + 8, "{:?}", held());
+    drop(warm_up);
+    place.close().await;
+    for mut spawned in all {
+        while !matches!(next(&mut spawned.events).await, Event::Closed(_)) {}
+    }
+    drop(place);
+    assert_eq!(held(), before, "after six hundred terminals");
+    assert_eq!(tasks(), 0);
+
+    // Processes whose handles are dropped, with a place that is.
+    let place = local();
+    let spawned = join_all((0..50).map(|_| place.spawn(sh("yes")))).await;
+    drop(spawned);
+    drop(place);
+    let deadline = tokio::time::Instant::now() + local_support::PATIENCE;
+    while held() != before || tasks() != 0 {
+        assert!(tokio::time::Instant::now() < deadline, "{:?} instead of {before:?}, {} tasks", held(), tasks());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+
+    // The same work again takes no more memory.
+    let place = local();
+    let round = || async { drop(join_all((0..100).map(|_| run(&place, sh("head -c 100000 /dev/zero")))).await) };
+    round().await;
+    let memory_before = memory_kib();
+    for _ in 0..5 {
+        round().await;
+    }
+    let grown = memory_kib().saturating_sub(memory_before);
+    assert!(grown < 16 << 10, "{grown} KiB more after five times the same");
+}
