@@ -1,5 +1,6 @@
 //! The handle on a local process.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -78,7 +79,10 @@ impl ProcessControl for LocalControl {
             Signal::Interrupt => child.interrupt(control.input.terminal()),
             _ => child.signal_group(signal),
         };
-        result.map_err(|error| OsError::new("signal the process group", error).into())
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => Unsupported { feature: "this signal", place: "this process".into() }.into(),
+            _ => OsError::new("signal the process group", error).into(),
+        })
     }
 
     async fn terminate(&self, how: Terminate) -> Result<bool, SignalError> {

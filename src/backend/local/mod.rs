@@ -35,10 +35,14 @@ mod supervisor;
 mod tests;
 #[cfg(unix)]
 mod unix;
+#[cfg(any(windows, test))]
+mod windows;
 
-/// The operating system layer: `windows.rs` has the names of `unix/mod.rs`.
+/// The operating system layer: `windows/mod.rs` has the names of `unix/mod.rs`.
 #[cfg(unix)]
 use self::unix as os;
+#[cfg(windows)]
+use self::windows as os;
 
 use std::sync::Arc;
 

@@ -23,7 +23,9 @@ pub(super) struct LaunchPlan {
     pub(super) stdin: Stdin,
     pub(super) terminal: Option<TerminalSize>,
     pub(super) end_with_executor: bool,
+    #[cfg_attr(windows, expect(dead_code, reason = "handles have no limit there"))]
     pub(super) descriptor_limit: Option<(u64, u64)>,
+    #[cfg_attr(windows, expect(dead_code, reason = "processes can always be waited for there"))]
     pub(super) exit_by_thread: bool,
 }
 

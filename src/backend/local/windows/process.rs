@@ -1,0 +1,207 @@
+//! A child after its start: exit status, signals, release.
+
+use std::io;
+use std::os::windows::io::OwnedHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use windows::Win32::Foundation::{WAIT_OBJECT_0, WAIT_TIMEOUT};
+use windows::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
+use windows::Win32::System::Threading::{GetExitCodeProcess, INFINITE, WaitForSingleObject};
+
+use super::InputWriter;
+use super::job::Job;
+use super::system::{check, raw};
+use super::terminal::Console;
+use super::wait::Wait;
+use crate::request::Signal;
+use crate::status::ExitStatus;
+
+/// A child of ours and the job that it leads.
+#[derive(Debug)]
+pub(in crate::backend::local) struct Child {
+    /// Means this process as long as `process` is open.
+    id: u32,
+    process: Arc<OwnedHandle>,
+    job: Arc<Job>,
+    console: Option<Arc<Console>>,
+    /// It uses the same console as we do.
+    shares_console: bool,
+    /// The exit code that the job was ended with; zero if it was not.
+    ended_with: AtomicU32,
+}
+
+impl Child {
+    pub(super) fn new(
+        id: u32,
+        process: OwnedHandle,
+        job: Arc<Job>,
+        console: Option<Arc<Console>>,
+        shares_console: bool,
+    ) -> Self {
+        Self { id, process: Arc::new(process), job, console, shares_console, ended_with: AtomicU32::new(0) }
+    }
+
+    /// The process id.
+    pub(in crate::backend::local) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether the group can be signalled, and told from an empty one, after [`Child::release`]: always.
+    pub(in crate::backend::local) fn outlives_leader(&self) -> bool {
+        true
+    }
+
+    /// The exit status, once the leader has ended.
+    pub(in crate::backend::local) fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
+        // Whether it has ended cannot be told from the code, which is 259 before, and may be after.
+        if !self.wait(0)? {
+            return Ok(None);
+        }
+        let mut code = 0;
+        // SAFETY: the handle is open; the call writes the code.
+        check(unsafe { GetExitCodeProcess(raw(&*self.process), &raw mut code) })?;
+        let ended_with = self.ended_with.load(Ordering::Relaxed);
+        if ended_with != 0 && ended_with == code {
+            let signal = Signal::from_number(code.cast_signed() - SIGNAL_BASE);
+            return Ok(Some(ExitStatus::signaled(signal)));
+        }
+        Ok(Some(ExitStatus::exited(code.cast_signed())))
+    }
+
+    /// Nothing is to be done: the system keeps an ended process for as long as there are handles.
+    pub(in crate::backend::local) fn release(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Blocks until the leader has ended. Nobody is left who could be told of an error.
+    pub(in crate::backend::local) fn wait_and_release(self) {
+        let ended = self.wait(INFINITE);
+        debug_assert!(ended.is_ok(), "a child of ours can be waited for: {ended:?}");
+    }
+
+    fn wait(&self, milliseconds: u32) -> io::Result<bool> {
+        // SAFETY: the handle is open; the call touches no memory of ours.
+        match unsafe { WaitForSingleObject(raw(&*self.process), milliseconds) } {
+            WAIT_OBJECT_0 => Ok(true),
+            WAIT_TIMEOUT => Ok(false),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Sends a signal to the group. A group that has ended is no error; what the system has no form of is
+    /// [`io::ErrorKind::Unsupported`].
+    pub(in crate::backend::local) fn signal_group(&self, signal: Signal) -> io::Result<()> {
+        match signal {
+            Signal::Kill => self.end(Signal::Kill),
+            Signal::Terminate => self.ask(),
+            Signal::Interrupt => self.interrupt(None),
+            Signal::Quit if self.console.is_none() => self.send_break(),
+            Signal::Hangup => match &self.console {
+                Some(console) => {
+                    console.close();
+                    Ok(())
+                }
+                None => Err(io::ErrorKind::Unsupported.into()),
+            },
+            // Nothing is ever stopped here.
+            Signal::Continue => Ok(()),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Whether the group has members, where that can be told.
+    pub(in crate::backend::local) fn group_has_members(&self) -> Option<bool> {
+        self.job.has_members().ok()
+    }
+
+    /// Interrupts: the process that reads from `terminal`, if that is given, else the process group.
+    pub(in crate::backend::local) fn interrupt(&self, terminal: Option<&InputWriter>) -> io::Result<()> {
+        match terminal {
+            Some(terminal) => match terminal.write_urgent(CTRL_C) {
+                // The console is gone, and its processes with it.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                result => result,
+            },
+            // Nothing but the input of the console carries an interrupt to it.
+            None if self.console.is_some() && self.group_has_members() == Some(false) => Ok(()),
+            None if self.console.is_some() => Err(io::ErrorKind::Unsupported.into()),
+            None => self.send_break(),
+        }
+    }
+
+    /// Asks the group to end; where nothing carries a question to it, ends it.
+    fn ask(&self) -> io::Result<()> {
+        if let Some(console) = &self.console {
+            console.close();
+            return Ok(());
+        }
+        match self.send_break() {
+            Ok(()) => Ok(()),
+            Err(_) => self.end(Signal::Terminate),
+        }
+    }
+
+    fn end(&self, signal: Signal) -> io::Result<()> {
+        let code = (SIGNAL_BASE + signal.number()).cast_unsigned();
+        // The first one is the one that ended it. Before the call, so that whoever sees the exit sees this.
+        let first = self.ended_with.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        self.job.terminate(first.map_or_else(|earlier| earlier, |_| code))?;
+        if let Some(console) = &self.console {
+            console.close();
+        }
+        Ok(())
+    }
+
+    fn send_break(&self) -> io::Result<()> {
+        if !self.shares_console {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // SAFETY: the call touches no memory of ours. The number is not zero, which would mean our own group, and means
+        // the group of this child, since its process is kept open.
+        match check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.id) }) {
+            Ok(()) => Ok(()),
+            // The group has ended, or is not on our console (any more).
+            Err(_) if self.group_has_members() == Some(false) => Ok(()),
+            Err(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Tells when a child has ended.
+#[derive(Debug)]
+pub(in crate::backend::local) struct ExitWatch {
+    state: Arc<State>,
+    _wait: Wait,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ended: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl ExitWatch {
+    /// Watches a child.
+    pub(in crate::backend::local) fn new(child: &Child) -> io::Result<Self> {
+        let state: Arc<State> = Arc::default();
+        let told = Arc::clone(&state);
+        let wait = Wait::once(Arc::clone(&child.process), move || {
+            told.ended.store(true, Ordering::Release);
+            told.waker.wake();
+        })?;
+        Ok(Self { state, _wait: wait })
+    }
+
+    /// Ready when the child has ended.
+    pub(in crate::backend::local) fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state.waker.register(cx.waker());
+        if self.state.ended.load(Ordering::Acquire) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+const CTRL_C: u8 = 3;
+/// What shells add to the number of the signal that ended a process. The same number goes over the wire.
+const SIGNAL_BASE: i32 = 128;
