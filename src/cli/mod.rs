@@ -45,8 +45,9 @@ fn usage(error: &clap::Error) -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "exec") {
         // One line, so that scripts can tell it from the command's own words.
         let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        complain(line.strip_prefix("error: ").unwrap_or(line));
+        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let line = lines.join(" ");
+        complain(line.strip_prefix("error: ").unwrap_or(&line));
         return ExitCode::from(FAILED);
     }
     let _ = error.print();

@@ -503,4 +503,3 @@ impl Inbox {
 
 /// How long a missing event may be late. The reference sends a few in a thousand out of order, and those follow at once.
 const HOLE_PATIENCE: Duration = Duration::from_secs(1);
-

@@ -153,4 +153,3 @@ impl Job {
 /// A write goes out in pieces of this size: small enough that other messages get in between, large enough that headers do
 /// not count.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-

@@ -167,7 +167,12 @@ impl StdioServer {
         let lifeline = Arc::new(Lifeline { release: Mutex::new(Some(release)), end });
         Ok(StdioChild {
             peer: self.program.to_string_lossy().into_owned(),
-            writer: ChildWriter { writer: LineWriter::new(stdin), ended: None, lifeline: Arc::clone(&lifeline) },
+            writer: ChildWriter {
+                writer: LineWriter::new(stdin),
+                ended: None,
+                failure: WriterFailure::None,
+                lifeline: Arc::clone(&lifeline),
+            },
             reader: ChildReader {
                 reader: LineReader::new(stdout, self.limits.max_message_bytes),
                 state: ReaderState::Open,
@@ -232,6 +237,12 @@ impl Lifeline {
         drop(self.release.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
+    /// The end, if it comes soon.
+    fn ended_soon(&self) -> Ended {
+        let ended = self.ended();
+        Box::pin(async move { timeout(LAST_WORDS_TIME, ended).await.ok().flatten() })
+    }
+
     fn ended(&self) -> Ended {
         let mut end = self.end.clone();
         Box::pin(async move { end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) })
@@ -265,14 +276,46 @@ impl EndOfServer {
 struct ChildWriter {
     writer: LineWriter<ChildStdin>,
     ended: Option<Ended>,
+    failure: WriterFailure,
     lifeline: Arc<Lifeline>,
+}
+
+/// What became of a write that found the server gone.
+enum WriterFailure {
+    None,
+    /// Its status and last words say more than a broken pipe.
+    Asking(Ended),
+    Known(TransportError),
+}
+
+impl ChildWriter {
+    fn poll_explained(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(Pin<&mut LineWriter<ChildStdin>>, &mut Context<'_>) -> Poll<Result<(), TransportError>>,
+    ) -> Poll<Result<(), TransportError>> {
+        if matches!(self.failure, WriterFailure::None) {
+            match ready!(poll(Pin::new(&mut self.writer), cx)) {
+                Err(TransportError::Closed(None)) => self.failure = WriterFailure::Asking(self.lifeline.ended_soon()),
+                result => return Poll::Ready(result),
+            }
+        }
+        if let WriterFailure::Asking(ended) = &mut self.failure {
+            let fault = ready!(ended.as_mut().poll(cx)).and_then(|end| end.fault());
+            self.failure = WriterFailure::Known(TransportError::Closed(fault));
+        }
+        match &self.failure {
+            WriterFailure::Known(error) => Poll::Ready(Err(error.clone())),
+            WriterFailure::None | WriterFailure::Asking(_) => Poll::Ready(Ok(())),
+        }
+    }
 }
 
 impl Sink<Bytes> for ChildWriter {
     type Error = TransportError;
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        Pin::new(&mut self.writer).poll_ready(cx)
+        self.poll_explained(cx, LineWriter::poll_ready)
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: Bytes) -> Result<(), TransportError> {
@@ -280,7 +323,7 @@ impl Sink<Bytes> for ChildWriter {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        Pin::new(&mut self.writer).poll_flush(cx)
+        self.poll_explained(cx, LineWriter::poll_flush)
     }
 
     /// Ready once the process has ended.
@@ -334,9 +377,7 @@ impl Stream for ChildReader {
             match &mut this.state {
                 ReaderState::Open => match ready!(Pin::new(&mut this.reader).poll_next(cx)) {
                     None => {
-                        let ended = this.lifeline.ended();
-                        let soon = async move { timeout(LAST_WORDS_TIME, ended).await.ok().flatten() };
-                        this.state = ReaderState::Ending(Box::pin(soon));
+                        this.state = ReaderState::Ending(this.lifeline.ended_soon());
                     }
                     Some(Err(error)) => {
                         this.state = ReaderState::Ended;

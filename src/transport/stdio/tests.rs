@@ -227,6 +227,20 @@ mod launching {
     }
 
     #[tokio::test]
+    async fn a_write_to_a_server_that_has_failed_quotes_it_too() {
+        let child = shell("echo no room >&2; exec <&-; exit 7").launch().unwrap();
+        let (mut out, _input) = Box::new(child).split();
+        let error = loop {
+            if let Err(error) = out.send(Bytes::from_static(b"{}")).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(matches!(&error, TransportError::Closed(Some(reason)) if reason.contains("no room")), "{error:?}");
+        assert!(out.flush().await.is_err());
+    }
+
+    #[tokio::test]
     async fn long_lines_of_standard_error_come_in_pieces() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);

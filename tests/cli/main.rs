@@ -1,0 +1,7 @@
+//! The program as its users see it: bytes, exit codes, signals, terminals; here and behind a server.
+#![cfg(unix)]
+
+mod exec;
+mod serve;
+mod support;
+mod terminal;
