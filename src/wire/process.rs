@@ -1,6 +1,7 @@
 //! Processes: methods and notifications of the plain wire.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
@@ -13,7 +14,7 @@ use crate::path_uri::PathUri;
 use crate::request::ProcessId;
 
 /// Parameters of `process/start`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartParams {
     /// The id that the process is to have.
@@ -55,6 +56,29 @@ pub struct StartParams {
     pub longarm: Option<StartExtension>,
 }
 
+/// Shows the names of the variables, never their values.
+impl fmt::Debug for StartParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartParams")
+            .field("process_id", &self.process_id)
+            .field("argv", &self.argv)
+            .field("cwd", &self.cwd)
+            .field("env_names", &self.env.keys().collect::<Vec<_>>())
+            .field("tty", &self.tty)
+            .field("pipe_stdin", &self.pipe_stdin)
+            .field("arg0", &self.arg0)
+            .field("env_policy", &self.env_policy)
+            .field("metadata", &self.metadata)
+            .field("sandbox", &self.sandbox)
+            .field("enforce_managed_network", &self.enforce_managed_network)
+            .field("managed_network", &self.managed_network)
+            .field("network_proxy", &self.network_proxy)
+            .field("shell_snapshot", &self.shell_snapshot)
+            .field("longarm", &self.longarm)
+            .finish()
+    }
+}
+
 /// Result of `process/start`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,8 +109,8 @@ pub struct EnvPolicy {
 }
 
 /// Shows the names of the variables, never their values.
-impl std::fmt::Debug for EnvPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for EnvPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnvPolicy")
             .field("inherit", &self.inherit)
             .field("ignore_default_excludes", &self.ignore_default_excludes)
@@ -121,7 +145,7 @@ pub struct Metadata {
 }
 
 /// A JSON object that is kept as it came.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct RawObject(Box<RawValue>);
 
@@ -149,6 +173,13 @@ impl<'de> Deserialize<'de> for RawObject {
         } else {
             Err(de::Error::custom("invalid type: expected an object"))
         }
+    }
+}
+
+/// Shows the size only: what it holds may be secret.
+impl fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawObject").field("json_bytes", &self.as_json().len()).finish()
     }
 }
 
@@ -338,3 +369,6 @@ mod uuid_text {
         text.map(|text| uuid::Uuid::parse_str(&text).map_err(de::Error::custom)).transpose()
     }
 }
+
+#[cfg(test)]
+mod tests;
