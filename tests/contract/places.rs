@@ -1,16 +1,61 @@
-//! The places under test.
+//! The places under test: this machine, and this machine behind each transport.
 
 use std::sync::Arc;
 
+use longarm::config::ClientConfig;
+use longarm::server::Server;
 use longarm::testing::contract::Suite;
-use longarm::{ExecBackend, Local, LocalConfig};
+use longarm::transport::{Transport, memory};
+use longarm::{ExecBackend, Local, LocalConfig, Remote};
 
 pub(crate) fn all() -> Vec<(&'static str, Suite)> {
-    vec![("local", local())]
+    vec![
+        ("local", Suite::new(CHILD, || async { local() })),
+        ("memory", Suite::new(CHILD, over_memory)),
+        #[cfg(feature = "websocket")]
+        ("websocket", Suite::new(CHILD, over_websocket)),
+        #[cfg(feature = "cli")]
+        ("stdio", Suite::new(CHILD, over_stdio)),
+    ]
+}
+
+fn local() -> Arc<dyn ExecBackend> {
+    Arc::new(Local::new(LocalConfig::from_host()))
+}
+
+async fn connect(transport: impl Transport) -> Arc<dyn ExecBackend> {
+    let remote = Remote::connect(Box::new(transport), ClientConfig::default()).await;
+    Arc::new(remote.unwrap_or_else(|error| panic!("no connection: {error}")))
+}
+
+async fn over_memory() -> Arc<dyn ExecBackend> {
+    let (near, far) = memory::pair();
+    let server = Server::new(local());
+    tokio::spawn(async move { server.serve(Box::new(far)).await });
+    connect(near).await
+}
+
+#[cfg(feature = "websocket")]
+async fn over_websocket() -> Arc<dyn ExecBackend> {
+    use longarm::server::serve_websocket;
+    use longarm::transport::websocket::{self, ConnectOptions, ListenOptions, Listener};
+
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), ListenOptions::new()).await;
+    let listener = listener.unwrap_or_else(|error| panic!("no listener: {error}"));
+    let url = listener.local_url();
+    let server = Server::new(local());
+    tokio::spawn(async move { serve_websocket(&server, listener, std::future::pending()).await });
+    let transport = websocket::connect(&url, &ConnectOptions::new()).await;
+    connect(transport.unwrap_or_else(|error| panic!("no connection: {error}"))).await
+}
+
+/// The server is the program itself, as a child.
+#[cfg(feature = "cli")]
+async fn over_stdio() -> Arc<dyn ExecBackend> {
+    use longarm::transport::stdio::StdioServer;
+
+    let server = StdioServer::new(env!("CARGO_BIN_EXE_longarm")).args(["serve", "--listen", "stdio"]);
+    connect(server.launch().unwrap_or_else(|error| panic!("no server: {error}"))).await
 }
 
 const CHILD: &str = env!("CARGO_BIN_EXE_longarm-test-child");
-
-fn local() -> Suite {
-    Suite::new(CHILD, || async { Arc::new(Local::new(LocalConfig::from_host())) as Arc<dyn ExecBackend> })
-}
