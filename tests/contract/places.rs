@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use longarm::config::ClientConfig;
 use longarm::server::Server;
+#[cfg(feature = "cli")]
+use longarm::testing::contract::Need;
 use longarm::testing::contract::Suite;
 use longarm::transport::{Transport, memory};
 use longarm::{ExecBackend, Local, LocalConfig, Remote};
@@ -15,7 +17,8 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
         #[cfg(feature = "websocket")]
         ("websocket", Suite::new(CHILD, over_websocket)),
         #[cfg(feature = "cli")]
-        ("stdio", Suite::new(CHILD, over_stdio)),
+        // A server on standard streams ends with its client, and its processes with it.
+        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach)),
     ]
 }
 

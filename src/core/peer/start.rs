@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::fault::Fault;
 use crate::env_policy::ShellEnvPolicy;
-use crate::error::InvalidRequest;
+use crate::error::{InvalidRequest, SpawnError};
 use crate::info::Features;
 use crate::request::{ExecRequest, Stdin, TerminalSize};
 use crate::sandbox::SandboxIntent;
@@ -23,12 +23,7 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         return Err(unavailable("this executor has no network proxy (networkProxy)"));
     }
     if let Some(os) = os {
-        params.cwd.to_native(os).map_err(|error| {
-            Fault::invalid_params(format!(
-                "cwd URI `{}` is not valid on this exec-server host: {error}",
-                params.cwd.as_str()
-            ))
-        })?;
+        params.cwd.to_native(os).map_err(|error| SpawnError::from(InvalidRequest::from(error)))?;
     }
     let sandbox = params.sandbox.as_ref().map(|sandbox| intent(sandbox.as_json())).transpose()?.flatten();
     if params.enforce_managed_network && sandbox.is_none() {

@@ -13,6 +13,7 @@ use crate::status::LimitExceeded;
 use crate::time::Instant;
 use crate::wire::ErrorCode;
 use crate::wire::codec::Payload;
+use crate::wire::extension::TerminateExtension;
 use crate::wire::method::{self, Method, Notification, Read};
 use crate::wire::process::{ClosedParams, ExitedParams, OutputParams, ReadResult, TerminateParams};
 
@@ -84,7 +85,11 @@ impl Session {
             return;
         };
         route.stopping = true;
-        let params = TerminateParams { process_id: route.process_id.clone(), longarm: None };
+        let process_id = route.process_id.clone();
+        // Closing a place leaves nothing behind; a process that is merely not wanted any more may have.
+        let everything = matches!(self.state, super::State::Closing { .. }) && self.features().terminate;
+        let longarm = everything.then_some(TerminateExtension { grace_ms: 0, descendants: true });
+        let params = TerminateParams { process_id, longarm };
         self.cleanups.push_back(Cleanup { route: key, token: None, params });
     }
 

@@ -13,7 +13,7 @@ cases! {"close":
 async fn closing_ends_all_processes(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.first_number().await;
+    let pid = watched.number().await;
     cx.environment().close().await;
     cx.assert_gone(pid).await;
 }

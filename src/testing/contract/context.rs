@@ -181,12 +181,16 @@ impl Watched {
         String::from_utf8_lossy(&self.pty).into_owned()
     }
 
-    /// The number on the first line of standard output.
-    pub(super) async fn first_number(&mut self) -> u32 {
-        self.until_stdout("\n").await;
-        let text = self.stdout_text();
-        let line = text.lines().next().unwrap_or_default();
-        line.parse().unwrap_or_else(|_| panic!("{line:?} is no number"))
+    /// The first line of standard output that is a number.
+    pub(super) async fn number(&mut self) -> u32 {
+        loop {
+            let text = self.stdout_text();
+            let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+            if let Some(number) = whole.lines().find_map(|line| line.parse().ok()) {
+                return number;
+            }
+            self.step().await;
+        }
     }
 
     pub(super) async fn write(&self, data: impl Into<Vec<u8>>) {

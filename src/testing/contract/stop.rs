@@ -20,15 +20,7 @@ cases! {"stop":
 async fn a_tree_that_ignores_the_polite_request_is_killed_after_the_grace(cx: Context) {
     let mut watched = cx.watch(&["ignore-stop-with-descendant"]).await;
     watched.until_stdout("ready\n").await;
-    let text = watched.stdout_text();
-    let pid = text.lines().find_map(|line| line.parse().ok());
-    let pid = match pid {
-        Some(pid) => pid,
-        None => {
-            watched.stdout.clear();
-            watched.first_number().await
-        }
-    };
+    let pid = watched.number().await;
     let begun = Instant::now();
     let grace = Duration::from_millis(200);
     assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
@@ -49,7 +41,7 @@ async fn a_process_that_ends_by_itself_is_not_killed(cx: Context) {
 async fn a_kill_ends_the_whole_tree(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.first_number().await;
+    let pid = watched.number().await;
     assert!(watched.process.kill().await.unwrap());
     assert_eq!(watched.to_end().await.wire_code(), 137);
     cx.assert_gone(pid).await;
@@ -68,7 +60,7 @@ async fn ending_an_exited_process_does_nothing_and_says_so(cx: Context) {
 
 async fn what_an_exited_process_left_behind_can_be_ended(cx: Context) {
     let mut watched = cx.watch(&["leave-behind", "sleep-silently"]).await;
-    let pid = watched.first_number().await;
+    let pid = watched.number().await;
     watched.until_exit().await;
     assert!(!watched.process.terminate_with(Terminate::kill().with_descendants()).await.unwrap());
     watched.to_end().await;
@@ -78,7 +70,7 @@ async fn what_an_exited_process_left_behind_can_be_ended(cx: Context) {
 async fn dropping_the_handle_kills_the_tree(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.first_number().await;
+    let pid = watched.number().await;
     let leader = watched.process.os_id();
     drop(watched);
     cx.assert_gone(pid).await;
