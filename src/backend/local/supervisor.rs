@@ -180,15 +180,14 @@ impl Supervisor {
         match result {
             Poll::Pending => {
                 stream.drained = true;
+                if !matches!(self.phase, Phase::Running(_)) {
+                    // Also after a burst: if it was the last one, nothing else wakes us.
+                    stream.reader.let_end();
+                }
                 let burst = std::mem::take(&mut stream.burst);
                 if burst > 0 || stream.gather.poll_timeout().is_some() {
                     let change = stream.gather.handle_read(now, burst);
                     return self.apply(index, change);
-                }
-                if self.is_exited()
-                    && let Some(stream) = &mut self.streams[index]
-                {
-                    stream.reader.let_end();
                 }
                 Progress::Stuck
             }

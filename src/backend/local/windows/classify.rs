@@ -29,7 +29,7 @@ pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchP
         Failure::CommandLine(Fault::Argument { index, why }) => {
             InvalidRequest::Other(format!("argv[{index}] {why}")).into()
         }
-        Failure::Variable(name) => InvalidRequest::Nul { element: format!("env[{name:?}]") }.into(),
+        Failure::Nul(element) => InvalidRequest::Nul { element }.into(),
         Failure::NameOfBatchFile => unsupported("a name of its own for a batch file"),
         Failure::NetworkDirectoryOfBatchFile => unsupported("a batch file in a working directory on the network"),
         Failure::Execute { program, error } => execute_error(plan, program, error),

@@ -51,9 +51,9 @@ pub(super) enum Failure {
     },
     /// The arguments have no form.
     CommandLine(Fault),
-    /// A name or a value of this variable contains a NUL. The request was checked for them; a policy's own variables
-    /// were not.
-    Variable(String),
+    /// This element contains a NUL, which would cut it short. The request was checked for them; a policy's own variables
+    /// were not, nor was what a URI stands for.
+    Nul(String),
     /// The name that the program is to see does not reach a batch file.
     NameOfBatchFile,
     /// `cmd.exe` does not work in a directory on the network: it takes another one.
@@ -101,6 +101,9 @@ impl Launcher {
     }
 
     fn try_launch(&self, plan: &LaunchPlan) -> Result<Launched, Failure> {
+        if plan.cwd.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(Failure::Nul("cwd".into()));
+        }
         let variables = variables(plan)?;
         let program = self.find(plan, &variables)?;
         let image = self.image(plan, &program)?;
@@ -269,7 +272,7 @@ fn variables(plan: &LaunchPlan) -> Result<Vec<Variable>, Failure> {
     let variable = |(name, value): (&std::ffi::OsString, &std::ffi::OsString)| {
         let pair = (wide(name), wide(value));
         if pair.0.contains(&0) || pair.1.contains(&0) {
-            return Err(Failure::Variable(name.to_string_lossy().into_owned()));
+            return Err(Failure::Nul(format!("env[{:?}]", name.to_string_lossy())));
         }
         Ok(pair)
     };

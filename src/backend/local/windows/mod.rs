@@ -24,6 +24,11 @@
 //!
 //! # Limits
 //!
+//! Windows 10, version 1809, is the oldest that has pseudo-consoles.
+//!
+//! Whether Ctrl-C is ignored is inherited, and nothing but the process itself can change it: if this process ignores it,
+//! which one does that was started as the head of a console process group, those on its terminals do so too.
+//!
 //! The handles that a child inherits are listed, so that it gets no others; but for the moment of its start its own ends
 //! of the streams are inheritable, and a host that starts a process then by other means, without such a list, passes
 //! them on to it. A detached process that has a terminal loses it, and so ends, when this process does.
