@@ -83,7 +83,7 @@ impl fmt::Debug for ConnectOptions {
 pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocketTransport, ConnectError> {
     let target = Target::parse(url)?;
     if let Some(token) = &options.bearer_token
-        && (token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()))
+        && (token.trim() != token || token.is_empty() || !token.bytes().all(|byte| matches!(byte, b' '..=b'~')))
     {
         return Err(target.invalid("the bearer token is empty or holds characters that no header can carry"));
     }
