@@ -20,7 +20,7 @@ enum Presence {
 use Presence::{Defaulted, Nullable, Present, Required};
 
 /// Checks each member of `good`: absent, null, and of a type that no member has.
-fn check<T: Serialize + DeserializeOwned + std::fmt::Debug>(good: &Value, members: &[(&str, Presence)]) {
+fn check<T: Serialize + DeserializeOwned + fmt::Debug>(good: &Value, members: &[(&str, Presence)]) {
     let decode = |object: &Map<String, Value>| serde_json::from_str::<T>(&serde_json::to_string(object).unwrap());
     let good = good.as_object().unwrap();
     let decoded = decode(good).unwrap();
