@@ -11,6 +11,13 @@ use longarm::transport::{Transport, memory};
 use longarm::{ExecBackend, Local, LocalConfig, Remote};
 
 pub(crate) fn all() -> Vec<(&'static str, Suite)> {
+    let mut places = ours();
+    #[cfg(feature = "websocket")]
+    places.extend(reference().map(|suite| ("reference", suite)));
+    places
+}
+
+fn ours() -> Vec<(&'static str, Suite)> {
     vec![
         ("local", Suite::new(CHILD, || async { local() })),
         ("memory", Suite::new(CHILD, over_memory)),
@@ -59,6 +66,52 @@ async fn over_stdio() -> Arc<dyn ExecBackend> {
 
     let server = StdioServer::new(env!("CARGO_BIN_EXE_longarm")).args(["serve", "--listen", "stdio"]);
     connect(server.launch().unwrap_or_else(|error| panic!("no server: {error}"))).await
+}
+
+/// The reference's server, if its program is named, and without what its wire lacks.
+#[cfg(feature = "websocket")]
+fn reference() -> Option<Suite> {
+    use longarm::testing::contract::Need;
+
+    let Some(program) = std::env::var_os("LONGARM_REFERENCE") else {
+        eprintln!("LONGARM_REFERENCE does not name the reference's program: its server is not tested");
+        return None;
+    };
+    let suite = Suite::new(CHILD, move || over_reference(program.clone()));
+    let lacks = [
+        Need::Resize,
+        Need::CloseStdin,
+        Need::Signals,
+        Need::GracefulStop,
+        Need::ExitFacts,
+        Need::Limits,
+        Need::Backpressure,
+        Need::PreciseErrors,
+        Need::CleanChildren,
+    ];
+    Some(lacks.into_iter().fold(suite, Suite::without))
+}
+
+#[cfg(feature = "websocket")]
+async fn over_reference(program: std::ffi::OsString) -> Arc<dyn ExecBackend> {
+    use longarm::transport::websocket::{self, ConnectOptions};
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    let mut server = tokio::process::Command::new(program)
+        .args(["exec-server", "--listen", "ws://127.0.0.1:0"])
+        .env("HOME", std::env::temp_dir())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("no reference: {error}"));
+    let mut lines = BufReader::new(server.stdout.take().unwrap_or_else(|| panic!("it has no output"))).lines();
+    let url = lines.next_line().await.ok().flatten().unwrap_or_else(|| panic!("the reference names no URL"));
+    // It lives as long as the runtime of the case.
+    tokio::spawn(async move { server.wait().await });
+    let transport = websocket::connect(&url, &ConnectOptions::new()).await;
+    connect(transport.unwrap_or_else(|error| panic!("no connection: {error}"))).await
 }
 
 const CHILD: &str = env!("CARGO_BIN_EXE_longarm-test-child");

@@ -14,6 +14,7 @@ cases! {"errors":
     what_may_not_or_cannot_be_executed_is_told_apart [PreciseErrors],
     a_sandbox_that_nobody_enforces_is_refused [PreciseErrors],
     a_foreign_path_is_refused,
+    a_foreign_path_is_told_apart [PreciseErrors],
 }
 
 async fn refused(cx: &Context, request: ExecRequest) -> SpawnError {
@@ -120,11 +121,18 @@ async fn a_sandbox_that_nobody_enforces_is_refused(cx: Context) {
     assert!(matches!(error, SpawnError::Sandbox(_)), "{error:?}");
 }
 
+const FOREIGN: &str = if cfg!(windows) { "file:///usr/bin" } else { "file:///C:/Windows" };
+
 async fn a_foreign_path_is_refused(cx: Context) {
-    let uri = if cfg!(windows) { "file:///usr/bin" } else { "file:///C:/Windows" };
-    let error = refused(&cx, cx.child(&["cwd"]).cwd(PathUri::parse(uri).unwrap())).await;
+    let error = refused(&cx, cx.child(&["cwd"]).cwd(PathUri::parse(FOREIGN).unwrap())).await;
+    assert!(matches!(error, SpawnError::InvalidRequest(_)), "{error:?}");
+    assert!(error.to_string().contains(FOREIGN), "{error}");
+}
+
+async fn a_foreign_path_is_told_apart(cx: Context) {
+    let error = refused(&cx, cx.child(&["cwd"]).cwd(PathUri::parse(FOREIGN).unwrap())).await;
     match &error {
-        SpawnError::InvalidRequest(InvalidRequest::ForeignPath { uri: named, .. }) => assert_eq!(named, uri),
+        SpawnError::InvalidRequest(InvalidRequest::ForeignPath { uri, .. }) => assert_eq!(uri, FOREIGN),
         other => panic!("{other:?}"),
     }
 }

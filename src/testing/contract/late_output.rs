@@ -9,7 +9,7 @@ cases! {"late_output":
     the_exit_is_reported_while_a_descendant_holds_the_streams,
     what_a_descendant_writes_after_the_exit_is_delivered_before_the_close,
     collecting_returns_in_time_while_a_descendant_holds_the_streams,
-    closing_the_place_ends_what_was_left_behind,
+    closing_the_place_ends_what_was_left_behind [GracefulStop],
 }
 
 /// Leaves a descendant behind that writes when the file exists.
