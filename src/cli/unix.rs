@@ -9,7 +9,6 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
 use longarm::TerminalSize;
-use longarm::transport::stdio::StdioServer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
@@ -179,11 +178,6 @@ pub(super) fn raw_stdout() -> io::Result<File> {
 /// Standard error without a buffer.
 pub(super) fn raw_stderr() -> io::Result<File> {
     Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
-}
-
-/// A server that a shell starts.
-pub(super) fn shell_server(command: &OsStr) -> StdioServer {
-    StdioServer::new("/bin/sh").arg("-c").arg(command)
 }
 
 /// `K=V`, split at the first sign.

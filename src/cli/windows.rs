@@ -8,7 +8,6 @@ use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
 use std::time::Duration;
 
 use longarm::TerminalSize;
-use longarm::transport::stdio::StdioServer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::windows::{CtrlBreak, CtrlC, CtrlClose, ctrl_break, ctrl_c, ctrl_close};
 use tokio::time::{Interval, interval};
@@ -16,7 +15,7 @@ use windows::Win32::Foundation::HANDLE;
 use windows::Win32::System::Console::{
     CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, ENABLE_ECHO_INPUT, ENABLE_LINE_INPUT, ENABLE_PROCESSED_INPUT,
     ENABLE_VIRTUAL_TERMINAL_INPUT, ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, GetConsoleScreenBufferInfo,
-    SetConsoleMode,
+    SetConsoleCtrlHandler, SetConsoleMode,
 };
 
 /// How long to wait before a stream is tried again that somebody made non-blocking.
@@ -44,6 +43,10 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn new() -> io::Result<Self> {
+        // Whoever started this program in a console process group of its own has made it ignore Ctrl-C, and with it the
+        // commands on its terminals.
+        // SAFETY: without a handler the call only changes that attribute of this process.
+        unsafe { SetConsoleCtrlHandler(None, false)? };
         Ok(Self {
             interrupt: ctrl_c()?,
             terminate: ctrl_break()?,
@@ -164,11 +167,6 @@ pub(super) fn raw_stdout() -> io::Result<File> {
 /// Standard error without a buffer.
 pub(super) fn raw_stderr() -> io::Result<File> {
     Ok(io::stderr().as_handle().try_clone_to_owned()?.into())
-}
-
-/// A server that the command interpreter starts.
-pub(super) fn shell_server(command: &OsStr) -> StdioServer {
-    StdioServer::new("cmd.exe").arg("/C").arg(command)
 }
 
 /// `K=V`, split at the first sign.

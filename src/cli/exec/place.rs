@@ -6,16 +6,17 @@ use longarm::Environment;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::config::ClientConfig;
 use longarm::error::ConnectError;
+use longarm::transport::stdio::StdioServer;
 use longarm::transport::websocket::{self, ConnectOptions};
 
 use super::Failure;
 use crate::cli::args::ExecArgs;
-use crate::cli::{explain, os};
+use crate::cli::explain;
 
 pub(super) async fn connect(args: &ExecArgs) -> Result<Environment, Failure> {
     let connected = match (&args.connect, &args.stdio) {
         (Some(url), _) => connect_url(url, args).await?,
-        (None, Some(command)) => match os::shell_server(command).launch() {
+        (None, Some(command)) => match StdioServer::shell(command).launch() {
             Ok(server) => Environment::connect(server, ClientConfig::default()).await,
             Err(error) => Err(error),
         },

@@ -48,6 +48,8 @@ type Ended = Pin<Box<dyn Future<Output = Option<EndOfServer>> + Send>>;
 #[must_use = "a server is not launched until it is connected to"]
 pub struct StdioServer {
     program: OsString,
+    /// For the shell that is the program.
+    script: Option<OsString>,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     reserved_names: ReservedNames,
@@ -62,6 +64,7 @@ impl StdioServer {
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
+            script: None,
             args: Vec::new(),
             env: Vec::new(),
             reserved_names: ReservedNames::default(),
@@ -70,6 +73,11 @@ impl StdioServer {
             limits: MessageLimits::default(),
             stop_grace: Duration::from_secs(2),
         }
+    }
+
+    /// A command line for the system's shell: `/bin/sh`, or `cmd.exe` on Windows. Arguments that are added come after it.
+    pub fn shell(script: impl Into<OsString>) -> Self {
+        Self { script: Some(script.into()), ..Self::new(os::SHELL) }
     }
 
     /// Adds one argument.
@@ -136,7 +144,10 @@ impl StdioServer {
     }
 
     fn try_launch(&self) -> io::Result<StdioChild> {
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.script {
+            Some(script) => os::shell(script),
+            None => Command::new(&self.program),
+        };
         command.args(&self.args);
         for (name, _) in std::env::vars_os().filter(|(name, _)| self.reserved_names.contains(name)) {
             command.env_remove(name);
@@ -187,6 +198,7 @@ impl fmt::Debug for StdioServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StdioServer")
             .field("program", &self.program)
+            .field("script", &self.script)
             .field("args", &self.args)
             .field("env_names", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .field("current_dir", &self.current_dir)

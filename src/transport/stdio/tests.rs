@@ -192,7 +192,7 @@ mod launching {
     use crate::transport::Connector as _;
 
     fn shell(script: &str) -> StdioServer {
-        StdioServer::new("sh").arg("-c").arg(script)
+        StdioServer::shell(script)
     }
 
     #[tokio::test]

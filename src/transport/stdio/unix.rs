@@ -1,8 +1,19 @@
 //! The process group of a launched server.
 
+use std::ffi::OsStr;
 use std::io;
 
 use tokio::process::{Child, Command};
+
+/// The name of the shell.
+pub(super) const SHELL: &str = "/bin/sh";
+
+/// The shell, told to run a script.
+pub(super) fn shell(script: &OsStr) -> Command {
+    let mut command = Command::new(SHELL);
+    command.arg("-c").arg(script);
+    command
+}
 
 /// Puts the child into a group of its own, so that it can be ended with all that it starts.
 pub(super) fn prepare(command: &mut Command) {
