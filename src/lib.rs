@@ -8,6 +8,7 @@ pub mod env_policy;
 pub mod environment;
 pub mod error;
 pub mod event;
+pub mod fs;
 pub mod info;
 pub mod path_uri;
 pub mod process;

@@ -29,6 +29,7 @@ use futures_core::Stream;
 
 use crate::error::{CallError, SignalError, SpawnError, WaitError, WriteError};
 use crate::event::Event;
+use crate::fs::FileSystem;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 
@@ -57,6 +58,11 @@ pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
 
     /// The features beyond the plain wire that this place has.
     fn features(&self) -> Features;
+
+    /// The files of this place. None if it does not offer them.
+    fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        None
+    }
 
     /// Ends all processes that were not detached, and all that the backend runs in the background. Idempotent.
     async fn close(&self);

@@ -242,6 +242,14 @@ impl PathConvention {
     pub fn of_os(os: &str) -> Self {
         if os.eq_ignore_ascii_case("windows") { Self::Windows } else { Self::Posix }
     }
+
+    /// The name of an operating system that has this convention.
+    pub(crate) fn an_os(self) -> &'static str {
+        match self {
+            Self::Posix => "linux",
+            Self::Windows => "windows",
+        }
+    }
 }
 
 /// The form of a [`PathUri`].
