@@ -255,6 +255,20 @@ impl ExecRequest {
         }
         Ok(())
     }
+
+    /// The working directory as a native path of this host, or else `default`: for backends that start processes here.
+    ///
+    /// # Errors
+    ///
+    /// An [`InvalidRequest`]: `ForeignPath`, `RelativeCwd`, or `NoCwd` if there is neither.
+    pub fn host_cwd(&self, default: Option<&Path>) -> Result<PathBuf, InvalidRequest> {
+        let cwd = match &self.cwd {
+            Some(RequestPath::Uri(uri)) => uri.to_host_native_path()?,
+            Some(RequestPath::Native(path)) => path.clone(),
+            None => default.ok_or(InvalidRequest::NoCwd)?.to_path_buf(),
+        };
+        if cwd.is_absolute() { Ok(cwd) } else { Err(InvalidRequest::RelativeCwd { path: cwd }) }
+    }
 }
 
 /// Shows what is run and where, and the names of the variables, never their values.

@@ -16,6 +16,7 @@
 //!
 //! The public contract suite (feature `testing`) checks a backend against these rules.
 
+mod channel;
 pub mod local;
 pub mod remote;
 
@@ -34,6 +35,8 @@ use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 
 pub use crate::info::Features;
+
+pub use self::channel::{EventSender, channel};
 
 /// A place where processes run. See the [module documentation](self) for the contract.
 #[async_trait::async_trait]

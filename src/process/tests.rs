@@ -52,10 +52,10 @@ fn bytes(event: Option<Event>) -> Bytes {
 async fn exit_is_reported_while_a_descendant_holds_the_streams() {
     let (release, released) = signal::channel::<()>();
     let (_backend, mut process) = spawn(|child| async move {
-        let output = child.output();
+        let output = child.events();
         tokio::spawn(async move {
             released.await.unwrap();
-            output.write(OutputStream::Stdout, "late").await;
+            output.output(OutputStream::Stdout, "late").await;
         });
         child.stdout("early").await;
         ExitStatus::exited(5)
@@ -151,12 +151,12 @@ async fn events_outlive_their_process() {
 async fn collecting_waits_for_late_output_within_its_bound_and_the_events_go_on() {
     let (release, released) = signal::channel::<()>();
     let (_backend, mut process) = spawn(|child| async move {
-        let output = child.output();
+        let output = child.events();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            output.write(OutputStream::Stdout, " in time").await;
+            output.output(OutputStream::Stdout, " in time").await;
             released.await.unwrap();
-            output.write(OutputStream::Stdout, "too late").await;
+            output.output(OutputStream::Stdout, "too late").await;
         });
         child.stdout("at once").await;
         ExitStatus::exited(0)
@@ -186,10 +186,10 @@ async fn collecting_does_not_wait_once_the_streams_have_ended() {
 #[tokio::test(start_paused = true)]
 async fn collecting_after_the_exit_was_met_has_the_status_and_its_own_time() {
     let (_backend, mut process) = spawn(|child| async move {
-        let output = child.output();
+        let output = child.events();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            output.write(OutputStream::Pty, "late").await;
+            output.output(OutputStream::Pty, "late").await;
             std::future::pending::<()>().await;
         });
         ExitStatus::exited(6)
@@ -204,7 +204,7 @@ async fn collecting_after_the_exit_was_met_has_the_status_and_its_own_time() {
 async fn an_error_ends_the_events_and_is_repeated() {
     let (_backend, mut process) = spawn(|child| async move {
         let lost = Disconnected { sent: Sent::Unknown, reason: "cut".into() };
-        child.output().fail(lost.into()).await;
+        child.events().fail(lost.into()).await;
         std::future::pending().await
     })
     .await;

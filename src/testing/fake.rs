@@ -30,9 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use self::process::{ChildEnds, FakeControl, FakeEvents, Item};
-use crate::backend::{ExecBackend, Features, Spawned, Terminate};
-use crate::error::{CallError, SpawnError, WaitError};
+use self::process::{ChildEnds, FakeControl};
+use crate::backend::{EventSender, ExecBackend, Features, Spawned, Terminate, channel};
+use crate::error::{CallError, SpawnError};
 use crate::event::OutputStream;
 use crate::info::{EnvironmentInfo, Shell};
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
@@ -112,9 +112,9 @@ impl ExecBackend for FakeBackend {
                 return Err(error);
             }
         }
-        let (output, items) = mpsc::channel(QUEUED_EVENTS);
+        let (output, events) = channel(QUEUED_EVENTS);
         let (start, ends) = FakeControl::new(process_id.clone(), &request, Arc::clone(&self.shared.calls));
-        let child = FakeChild { output: FakeOutput { items: output.clone() }, ends };
+        let child = FakeChild { output: output.clone(), ends };
         let control = Arc::new(start.run((self.shared.program)(request, child), output));
         let mut state = self.state();
         if state.closed {
@@ -122,7 +122,7 @@ impl ExecBackend for FakeBackend {
         }
         state.running.retain(|control| !control.has_exited());
         state.running.push(Arc::clone(&control));
-        Ok(Spawned { process_id, control, events: Box::pin(FakeEvents::new(items)), sandbox_type: Some("none".into()) })
+        Ok(Spawned { process_id, control, events, sandbox_type: Some("none".into()) })
     }
 
     async fn info(&self) -> Result<EnvironmentInfo, CallError> {
@@ -182,23 +182,24 @@ pub enum Action {
 /// The child's side of a fake process.
 #[derive(Debug)]
 pub struct FakeChild {
-    output: FakeOutput,
+    output: EventSender,
     ends: ChildEnds,
 }
 
 impl FakeChild {
     /// Writes to standard output; waits while too much is unread.
     pub async fn stdout(&self, bytes: impl Into<Bytes>) {
-        self.output.write(OutputStream::Stdout, bytes).await;
+        self.output.output(OutputStream::Stdout, bytes).await;
     }
 
     /// Writes to standard error; waits while too much is unread.
     pub async fn stderr(&self, bytes: impl Into<Bytes>) {
-        self.output.write(OutputStream::Stderr, bytes).await;
+        self.output.output(OutputStream::Stderr, bytes).await;
     }
 
-    /// The output streams, to be held by what outlives the process: they stay open until the last clone is dropped.
-    pub fn output(&self) -> FakeOutput {
+    /// The events themselves, for gaps, failures, and output that outlives the process: the streams stay open until the last
+    /// clone is dropped.
+    pub fn events(&self) -> EventSender {
         self.output.clone()
     }
 
@@ -217,37 +218,6 @@ impl FakeChild {
     /// The size of the terminal as it changes; none without one.
     pub fn terminal_size(&self) -> watch::Receiver<Option<TerminalSize>> {
         self.ends.size.clone()
-    }
-}
-
-/// The output streams of a fake process.
-#[derive(Clone, Debug)]
-pub struct FakeOutput {
-    items: mpsc::Sender<Item>,
-}
-
-impl FakeOutput {
-    /// Writes bytes; waits while too much is unread. What nobody reads any more is discarded.
-    pub async fn write(&self, stream: OutputStream, bytes: impl Into<Bytes>) {
-        let bytes = bytes.into();
-        if !bytes.is_empty() {
-            self.send(Item::Output(stream, bytes)).await;
-        }
-    }
-
-    /// Loses events: a gap of as many sequence numbers.
-    pub async fn gap(&self, events: u64, bytes: Option<u64>) {
-        self.send(Item::Gap { events, bytes }).await;
-    }
-
-    /// Ends the events with an error.
-    pub async fn fail(&self, error: WaitError) {
-        self.send(Item::Failed(error)).await;
-    }
-
-    async fn send(&self, item: Item) {
-        // The receiver is gone when nobody wants the output: then it is discarded, as the contract says.
-        let _ = self.items.send(item).await;
     }
 }
 

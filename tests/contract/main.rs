@@ -1,5 +1,9 @@
 //! Every case of the contract, in every place.
 
+#[cfg(unix)]
+#[path = "../../examples/custom_executor.rs"]
+#[expect(dead_code, reason = "its main function is for the example")]
+mod custom_executor;
 mod places;
 
 use libtest_mimic::{Arguments, Failed, Trial};

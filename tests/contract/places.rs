@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use longarm::config::ClientConfig;
 use longarm::server::Server;
-#[cfg(feature = "cli")]
-use longarm::testing::contract::Need;
-use longarm::testing::contract::Suite;
+use longarm::testing::contract::{Need, Suite};
 use longarm::transport::{Transport, memory};
 use longarm::{ExecBackend, Local, LocalConfig, Remote};
 
 pub(crate) fn all() -> Vec<(&'static str, Suite)> {
     let mut places = ours();
+    #[cfg(unix)]
+    places.push(("custom_executor", custom_executor()));
     #[cfg(feature = "websocket")]
     places.extend(reference().map(|suite| ("reference", suite)));
     places
@@ -68,11 +68,27 @@ async fn over_stdio() -> Arc<dyn ExecBackend> {
     connect(server.launch().unwrap_or_else(|error| panic!("no server: {error}"))).await
 }
 
+/// The example of a host's own executor.
+#[cfg(unix)]
+fn custom_executor() -> Suite {
+    let suite =
+        Suite::new(CHILD, || async { Arc::new(crate::custom_executor::Commands::new()) as Arc<dyn ExecBackend> });
+    let lacks = [
+        Need::Terminal,
+        Need::Resize,
+        Need::GracefulStop,
+        Need::Limits,
+        Need::PreciseErrors,
+        Need::Detach,
+        // It passes on descriptors that this program itself has inherited.
+        Need::CleanChildren,
+    ];
+    lacks.into_iter().fold(suite, Suite::without)
+}
+
 /// The reference's server, if its program is named, and without what its wire lacks.
 #[cfg(feature = "websocket")]
 fn reference() -> Option<Suite> {
-    use longarm::testing::contract::Need;
-
     let Some(program) = std::env::var_os("LONGARM_REFERENCE") else {
         eprintln!("LONGARM_REFERENCE does not name the reference's program: its server is not tested");
         return None;

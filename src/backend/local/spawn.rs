@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::config::LocalConfig;
 use crate::env_policy::{EnvMap, child_environment};
 use crate::error::{InvalidRequest, SpawnError, Unsupported};
-use crate::request::{ExecRequest, RequestPath, Stdin, TerminalSize};
+use crate::request::{ExecRequest, Stdin, TerminalSize};
 use crate::sandbox::SandboxError;
 
 /// All that a launch needs, checked and computed: nothing of the host's is read after this.
@@ -60,7 +60,7 @@ impl LaunchPlan {
             program,
             argv,
             env,
-            cwd: working_directory(request, config)?,
+            cwd: request.host_cwd(config.default_cwd.as_deref())?,
             stdin: request.stdin,
             terminal: request.terminal,
             end_with_executor: config.end_with_executor,
@@ -99,16 +99,4 @@ pub(super) fn check_terminal_size(size: TerminalSize) -> Result<(), InvalidReque
         return Err(InvalidRequest::TerminalSize { rows: size.rows, cols: size.cols });
     }
     Ok(())
-}
-
-fn working_directory(request: &ExecRequest, config: &LocalConfig) -> Result<PathBuf, InvalidRequest> {
-    let cwd = match &request.cwd {
-        Some(RequestPath::Uri(uri)) => uri.to_host_native_path()?,
-        Some(RequestPath::Native(path)) => path.clone(),
-        None => config.default_cwd.clone().ok_or(InvalidRequest::NoCwd)?,
-    };
-    if !cwd.is_absolute() {
-        return Err(InvalidRequest::RelativeCwd { path: cwd });
-    }
-    Ok(cwd)
 }

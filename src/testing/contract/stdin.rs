@@ -10,6 +10,7 @@ use crate::request::Stdin;
 cases! {"stdin":
     closing_ends_the_input_after_all_that_was_written [CloseStdin],
     what_was_written_is_read_in_order,
+    a_place_that_cannot_close_the_input_says_so_at_once,
     writing_after_the_close_says_that_it_is_closed [CloseStdin],
     without_a_pipe_the_input_is_empty_and_writes_are_refused,
     no_other_process_holds_the_pipe_open [CloseStdin],
@@ -38,6 +39,18 @@ async fn what_was_written_is_read_in_order(cx: Context) {
     watched.write("last\n").await;
     watched.until_stdout("last\n").await;
     assert_eq!(watched.stdout_text(), expected + "last\n");
+}
+
+async fn a_place_that_cannot_close_the_input_says_so_at_once(cx: Context) {
+    let mut watched = cx.watch_piped(&["count"]).await;
+    watched.write("12345").await;
+    match watched.process.close_stdin().await {
+        Ok(()) => {
+            assert!(watched.to_end().await.success());
+            assert_eq!(watched.stdout_text(), "5\n");
+        }
+        Err(error) => assert!(matches!(error, WriteError::Unsupported(_)), "{error:?}"),
+    }
 }
 
 async fn writing_after_the_close_says_that_it_is_closed(cx: Context) {

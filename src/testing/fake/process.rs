@@ -1,80 +1,18 @@
 //! The host's side of a fake process.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_core::Stream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::{Action, Call, Running, lock};
-use crate::backend::{ProcessControl, Terminate};
-use crate::error::{SignalError, WaitError, WriteError};
-use crate::event::{Closed, Event, Exited, Gap, Output, OutputStream, Totals};
+use crate::backend::{EventSender, ProcessControl, Terminate};
+use crate::error::{SignalError, WriteError};
 use crate::request::{ExecRequest, ProcessId, Signal, Stdin, TerminalSize};
 use crate::status::ExitStatus;
-
-/// What a fake child tells its events.
-#[derive(Debug)]
-pub(super) enum Item {
-    Output(OutputStream, Bytes),
-    Gap { events: u64, bytes: Option<u64> },
-    Exited(ExitStatus),
-    Failed(WaitError),
-}
-
-/// Numbers the items. The streams are closed when nobody can write to them any more.
-pub(super) struct FakeEvents {
-    items: mpsc::Receiver<Item>,
-    last_seq: u64,
-    totals: Totals,
-    ended: bool,
-}
-
-impl FakeEvents {
-    pub(super) fn new(items: mpsc::Receiver<Item>) -> Self {
-        Self { items, last_seq: 0, totals: Totals::default(), ended: false }
-    }
-
-    fn number(&mut self, item: Option<Item>) -> Result<Event, WaitError> {
-        let seq = self.last_seq + 1;
-        self.last_seq = seq;
-        Ok(match item {
-            Some(Item::Output(stream, bytes)) => {
-                self.totals.add(stream, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-                Event::Output(Output { seq, stream, bytes })
-            }
-            Some(Item::Gap { events, bytes }) => {
-                self.last_seq = seq + events.saturating_sub(1);
-                Event::Gap(Gap { first_seq: seq, last_seq: self.last_seq, bytes })
-            }
-            Some(Item::Exited(status)) => Event::Exited(Exited { seq, status, sandbox_denied: false }),
-            Some(Item::Failed(error)) => {
-                self.ended = true;
-                return Err(error);
-            }
-            None => {
-                self.ended = true;
-                Event::Closed(Closed { seq, totals: Some(self.totals), cut: false })
-            }
-        })
-    }
-}
-
-impl Stream for FakeEvents {
-    type Item = Result<Event, WaitError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        self.items.poll_recv(cx).map(|item| Some(self.number(item)))
-    }
-}
 
 /// The host's side.
 pub(super) struct FakeControl {
@@ -113,7 +51,7 @@ pub(super) struct Start {
 
 impl Start {
     /// Runs the program until it returns or is ended, and reports its exit. It ends with the last handle.
-    pub(super) fn run(self, program: Running, events: mpsc::Sender<Item>) -> FakeControl {
+    pub(super) fn run(self, program: Running, events: EventSender) -> FakeControl {
         let stop = self.control.stop.subscribe();
         let exited = self.exited;
         tokio::spawn(async move {
@@ -123,8 +61,7 @@ impl Start {
                 status = program => status,
             };
             exited.send_replace(true);
-            // An error means that nobody wants the events.
-            let _ = events.send(Item::Exited(status)).await;
+            events.exited(status).await;
         });
         self.control
     }

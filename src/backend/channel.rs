@@ -1,0 +1,168 @@
+//! Events for a backend of one's own: numbered, counted, bounded, and closed when nobody can write any more.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::sync::mpsc;
+
+use crate::backend::EventSource;
+use crate::error::WaitError;
+use crate::event::{Closed, Event, Exited, Gap, Output, OutputStream, Totals};
+use crate::status::ExitStatus;
+
+/// A sender for the events of one process, and the source that [`Spawned`](crate::backend::Spawned) wants.
+///
+/// At most `events` of them are held; then senders wait, and so does the process whose pipes they read. Give a clone of
+/// the sender to each reader of a stream and to whoever waits for the exit: [`Event::Closed`] follows when the last clone
+/// is dropped.
+///
+/// # Panics
+///
+/// If `events` is zero.
+pub fn channel(events: usize) -> (EventSender, EventSource) {
+    let (sender, items) = mpsc::channel(events);
+    let numbered = Numbered { items, last_seq: 0, totals: Totals::default(), ended: false };
+    (EventSender { items: sender }, Box::pin(numbered))
+}
+
+/// Sends the events of one process. See [`channel`].
+///
+/// When nobody wants the events any more, what is sent is discarded: a reader goes on reading, so that its process does
+/// not wait for ever.
+#[derive(Clone)]
+pub struct EventSender {
+    items: mpsc::Sender<Item>,
+}
+
+impl EventSender {
+    /// Sends output; waits while too much is held. Empty output is left out.
+    pub async fn output(&self, stream: OutputStream, bytes: impl Into<Bytes>) {
+        let bytes = bytes.into();
+        if !bytes.is_empty() {
+            self.send(Item::Output(stream, bytes)).await;
+        }
+    }
+
+    /// Sends a gap in the place of so many events, which held so many bytes.
+    pub async fn gap(&self, events: u64, bytes: Option<u64>) {
+        self.send(Item::Gap { events, bytes }).await;
+    }
+
+    /// Sends the exit. To be called once.
+    pub async fn exited(&self, status: ExitStatus) {
+        self.send(Item::Exited(status)).await;
+    }
+
+    /// Ends the events with an error: nothing follows it.
+    pub async fn fail(&self, error: WaitError) {
+        self.send(Item::Failed(error)).await;
+    }
+
+    async fn send(&self, item: Item) {
+        // An error means that nobody wants the events.
+        let _ = self.items.send(item).await;
+    }
+}
+
+impl fmt::Debug for EventSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventSender").finish_non_exhaustive()
+    }
+}
+
+enum Item {
+    Output(OutputStream, Bytes),
+    Gap { events: u64, bytes: Option<u64> },
+    Exited(ExitStatus),
+    Failed(WaitError),
+}
+
+struct Numbered {
+    items: mpsc::Receiver<Item>,
+    last_seq: u64,
+    totals: Totals,
+    ended: bool,
+}
+
+impl Numbered {
+    fn number(&mut self, item: Option<Item>) -> Result<Event, WaitError> {
+        let seq = self.last_seq + 1;
+        self.last_seq = seq;
+        Ok(match item {
+            Some(Item::Output(stream, bytes)) => {
+                self.totals.add(stream, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                Event::Output(Output { seq, stream, bytes })
+            }
+            Some(Item::Gap { events, bytes }) => {
+                self.last_seq = seq + events.saturating_sub(1);
+                Event::Gap(Gap { first_seq: seq, last_seq: self.last_seq, bytes })
+            }
+            Some(Item::Exited(status)) => Event::Exited(Exited { seq, status, sandbox_denied: false }),
+            Some(Item::Failed(error)) => {
+                self.ended = true;
+                return Err(error);
+            }
+            None => {
+                self.ended = true;
+                Event::Closed(Closed { seq, totals: Some(self.totals), cut: false })
+            }
+        })
+    }
+}
+
+impl Stream for Numbered {
+    type Item = Result<Event, WaitError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        self.items.poll_recv(cx).map(|item| Some(self.number(item)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_are_numbered_counted_and_closed_with_the_last_sender() {
+        let (sender, events) = channel(8);
+        sender.output(OutputStream::Stdout, "ab").await;
+        sender.output(OutputStream::Stdout, "").await;
+        sender.gap(3, None).await;
+        let reader = sender.clone();
+        sender.exited(ExitStatus::exited(1)).await;
+        drop(sender);
+        reader.output(OutputStream::Stderr, "c").await;
+        drop(reader);
+        let seqs: Vec<_> = events.map(Result::unwrap).collect().await;
+        assert_eq!(seqs.iter().map(Event::seq).collect::<Vec<_>>(), [1, 4, 5, 6, 7]);
+        let totals = Totals { stdout: 2, stderr: 1, pty: 0 };
+        assert_eq!(seqs.last(), Some(&Event::Closed(Closed { seq: 7, totals: Some(totals), cut: false })));
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_events_that_nobody_wants() {
+        let (sender, events) = channel(1);
+        drop(events);
+        for _ in 0..3 {
+            sender.output(OutputStream::Pty, "x").await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_an_error() {
+        let (sender, events) = channel(8);
+        sender.fail(WaitError::Closed).await;
+        sender.exited(ExitStatus::exited(0)).await;
+        drop(sender);
+        let items: Vec<_> = events.collect().await;
+        assert!(matches!(items.as_slice(), [Err(WaitError::Closed)]), "{items:?}");
+    }
+}
