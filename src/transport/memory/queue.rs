@@ -41,7 +41,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+    pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<Result<(), TransportError>> {
         let mut state = self.lock();
         state.check_open()?;
         if state.messages.len() < MAX_MESSAGES && state.bytes < MAX_BYTES {

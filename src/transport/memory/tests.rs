@@ -6,7 +6,9 @@ use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 
 use super::*;
 
-fn split_pair() -> ((Box<dyn Outgoing>, Box<dyn Incoming>), (Box<dyn Outgoing>, Box<dyn Incoming>)) {
+type Halves = (Box<dyn Outgoing>, Box<dyn Incoming>);
+
+fn split_pair() -> (Halves, Halves) {
     let (first, second) = pair();
     (Box::new(first).split(), Box::new(second).split())
 }

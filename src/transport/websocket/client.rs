@@ -134,7 +134,7 @@ fn without_secrets(url: &str) -> String {
         Ok(url) => match url.host_str() {
             Some(host) => {
                 let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
-                format!("{}://{host}{port}{}", url.scheme(), url.path().strip_suffix('/').unwrap_or(url.path()))
+                format!("{}://{host}{port}{}", url.scheme(), url.path().trim_end_matches('/'))
             }
             None => format!("{}:", url.scheme()),
         },

@@ -159,7 +159,7 @@ impl Socket {
                     return Poll::Ready(close_error(frame).map(Err));
                 }
                 Some(Err(error)) => {
-                    let (error, reason) = self.from_read_error(error);
+                    let (error, reason) = self.explain_read_error(error);
                     if let Some(reason) = reason {
                         self.queue_close(reason);
                         let _ = Pin::new(&mut self.stream).poll_flush(cx);
@@ -172,7 +172,7 @@ impl Socket {
     }
 
     /// What the host is told, if it is more than an end; and what the peer is told.
-    fn from_read_error(&self, error: WsError) -> (Option<TransportError>, Option<CloseReason>) {
+    fn explain_read_error(&self, error: WsError) -> (Option<TransportError>, Option<CloseReason>) {
         match error {
             WsError::Capacity(CapacityError::MessageTooLong { size, .. }) => {
                 let limit_bytes = self.max_message_bytes;

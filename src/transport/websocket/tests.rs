@@ -485,7 +485,8 @@ async fn unusable_addresses_are_told_apart_and_show_no_secrets() {
 
 #[tokio::test]
 async fn answers_that_are_no_upgrade_are_refused() {
-    let cases: [(&str, fn(&ConnectError) -> bool); 6] = [
+    type Check = fn(&ConnectError) -> bool;
+    let cases: [(&str, Check); 6] = [
         ("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nfull", |error| {
             matches!(error, ConnectError::Refused { status: 503, reason, .. } if reason == "full")
                 && error.is_retryable()
