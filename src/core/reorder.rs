@@ -16,6 +16,7 @@
 //! 4. The item that closes the gap is always admitted, unless it is itself larger than `max_bytes`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The window. `T` is what waits.
 #[derive(Debug)]
@@ -81,6 +82,12 @@ impl<T> Reorder<T> {
     /// The highest number held.
     pub(crate) fn last_held(&self) -> Option<u64> {
         self.held.last_key_value().map(|(number, _)| *number)
+    }
+
+    /// How many items are held of these numbers, and their bytes.
+    pub(crate) fn held_between(&self, numbers: Range<u64>) -> (u64, u64) {
+        let held = self.held.range(numbers).map(|(_, held)| held.bytes as u64);
+        held.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more))
     }
 
     /// Whether items are held that wait for an earlier one.

@@ -82,8 +82,11 @@ impl Driver {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Arc<str>, Ending)> {
         for _ in 0..ROUNDS {
             let now = time::now();
-            let busy = self.poll_commands(cx, now) | self.poll_incoming(cx, now);
+            let mut busy = self.poll_commands(cx, now) | self.poll_incoming(cx, now);
+            let paused = self.session.is_paused();
             self.handle_timeouts(now);
+            // The transport was not asked, and so would not wake us.
+            busy |= paused && !self.session.is_paused();
             self.poll_outgoing(cx, now);
             self.deliver();
             if let Some(end) = self.end.take() {
@@ -118,7 +121,8 @@ impl Driver {
     fn poll_incoming(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut more = false;
         for count in 1..=BATCH {
-            if self.session.is_ended() {
+            // Whoever ends the pause does so by a command or a timeout.
+            if self.session.is_ended() || self.session.is_paused() {
                 break;
             }
             match self.incoming.poll_next_unpin(cx) {
@@ -131,6 +135,7 @@ impl Driver {
             more = count == BATCH;
         }
         self.keepalive.handle_received(now, self.incoming.received_bytes());
+        self.keepalive.set_listening(now, !self.session.is_paused());
         more
     }
 

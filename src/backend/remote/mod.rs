@@ -155,7 +155,8 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// A [`WaitError`]; `EventsTaken` if this connection already follows the process.
+    /// A [`WaitError`]; `EventsTaken` if this connection already follows the process. If the process has closed and nothing
+    /// follows `after_seq`, that is the only item of the event stream, as `Failed`.
     ///
     /// # Cancel safety
     ///

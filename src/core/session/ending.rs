@@ -105,7 +105,7 @@ impl Session {
         }
         let mut finished = Vec::new();
         for route in self.routes.values_mut() {
-            finished.extend(route.input.disconnect(disconnected));
+            finished.extend(route.input.end(|sent| disconnected(sent).into()));
         }
         for job in finished {
             self.answer(job.token, job.result.map(|()| super::Answer::Done));
@@ -122,6 +122,7 @@ impl Session {
         self.acks.clear();
         self.ack_at = None;
         self.timers.clear();
+        self.pauses.clear();
         self.cleanup_waits_since = None;
         self.events.push_back(SessionEvent::End { reason, ending });
     }

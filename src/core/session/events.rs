@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::inbox::{ExitFact, Inbox};
 use super::op::{Answer, Consumption, Failure, RouteKey};
 use super::route::{Route, Start};
-use super::{ACK_DELAY, Cleanup, Session, SessionEvent};
+use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent};
 use crate::error::{PeerMisbehaved, RpcError, WaitError};
 use crate::event::{Closed, Event, Output, OutputStream};
 use crate::request::ProcessId;
@@ -202,7 +202,21 @@ impl Session {
         if route.inbox.is_discarding() {
             self.note_consumed(now, key);
         }
+        self.note_full(now, key);
         self.rearm(now, key);
+    }
+
+    /// Gives the reader of a plain peer's process time to make room, once each time that it is full.
+    fn note_full(&mut self, now: Instant, key: RouteKey) {
+        let credits = self.features().credits;
+        let Some(route) = self.routes.get_mut(&key) else { return };
+        let full = route.inbox.is_full() && !credits;
+        if !full {
+            self.pauses.remove(&key);
+        } else if !route.was_full && self.no_pause_until.is_none_or(|until| until <= now) {
+            self.pauses.insert(key, now + PAUSE);
+        }
+        route.was_full = full;
     }
 
     /// Puts a consumption down for acknowledgement: soon, or at once if much has come together.
@@ -245,7 +259,10 @@ impl Session {
 
     /// Forgets a process.
     pub(super) fn forget(&mut self, key: RouteKey) {
-        let Some(route) = self.routes.remove(&key) else { return };
+        let Some(mut route) = self.routes.remove(&key) else { return };
+        for job in route.input.end(|_| Failure::StdinClosed) {
+            self.answer(job.token, job.result.map(|()| Answer::Done));
+        }
         if self.by_id.get(&route.process_id) == Some(&key) {
             self.by_id.remove(&route.process_id);
         }
@@ -253,6 +270,7 @@ impl Session {
             self.timers.remove(&(due, key));
         }
         self.acks.remove(&key);
+        self.pauses.remove(&key);
     }
 
     /// Brings the timer of a process in line with what it waits for. What is due already waits for a place, not for time.

@@ -1,7 +1,7 @@
 //! The first exchange, and what is learnt from it.
 
 use super::op::{Failure, Mode};
-use super::route::Outgoing;
+use super::route::{Kind, Outgoing};
 use super::{Answer, Call, Class, Ending, Held, Session, SessionEvent, State, Token};
 use crate::error::{ConnectError, RpcError};
 use crate::info::{EnvironmentInfo, Features};
@@ -147,7 +147,7 @@ impl Session {
 
 fn initialized() -> Outgoing {
     let bytes = codec::encode_notification::<Initialized>(&initialize::Initialized);
-    Outgoing { call: None, reply: false, bytes }
+    Outgoing { kind: Kind::Initialized, bytes }
 }
 
 fn rejection(error: RpcError, resumed: Option<String>) -> ConnectError {

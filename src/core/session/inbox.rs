@@ -16,7 +16,8 @@
 //! Invariants:
 //! 1. The reader gets strictly rising numbers; what is missing is in a gap.
 //! 2. One exit, one close, the close last. A peer that says otherwise ends the process's events in an error.
-//! 3. Unread output stays below the window, plus one read that began with three quarters of it free.
+//! 3. Unread output stays below two windows: one of live events, and one that was read, which is asked for only when three
+//!    quarters of the window are free.
 //! 4. Held-back events stay below the reorder window.
 //! 5. An old duplicate changes nothing, whether it comes by notification or by read.
 
@@ -56,7 +57,9 @@ pub(crate) struct Inbox {
     /// Nothing follows: closed, or failed.
     over: bool,
     discarding: bool,
-    /// A process that was attached to: nothing is known until a read has told all.
+    /// Followed from some event on, not from its start.
+    attached: bool,
+    /// Attached to, and nothing is known until a read has told all.
     unread: bool,
     hole_since: Option<Instant>,
     reading: Option<Reading>,
@@ -142,6 +145,7 @@ impl Inbox {
             exit_published: false,
             over: false,
             discarding: false,
+            attached: false,
             unread: false,
             hole_since: None,
             reading: None,
@@ -155,6 +159,7 @@ impl Inbox {
         inbox.order = Reorder::new(after_seq.saturating_add(1), config.reorder_events, config.reorder_bytes);
         inbox.position = (after_seq == 0).then_some(0);
         inbox.consumed.seq = after_seq;
+        inbox.attached = true;
         inbox.unread = true;
         inbox
     }
@@ -177,6 +182,11 @@ impl Inbox {
     /// The number up to which everything was consumed.
     pub(crate) fn consumed_seq(&self) -> u64 {
         if self.discarding { self.heard.max(self.consumed.seq) } else { self.consumed.seq }
+    }
+
+    /// Whether the reader has all that it may have unread, and nothing was let go yet.
+    pub(crate) const fn is_full(&self) -> bool {
+        !self.has_room() && !self.is_behind() && !self.discarding && !self.over
     }
 
     /// Whether nobody reads.
@@ -503,3 +513,8 @@ impl Inbox {
 
 /// How long a missing event may be late. The reference sends a few in a thousand out of order, and those follow at once.
 const HOLE_PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+pub(super) mod model;
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::op::{Failure, Token};
-use crate::error::{Busy, Disconnected, Sent};
+use crate::error::{Busy, Sent};
 
 /// The queue of one process.
 #[derive(Debug)]
@@ -131,14 +131,12 @@ impl Input {
         Some(Finished { token: job.token, result: job.failure.map_or(Ok(()), Err) })
     }
 
-    /// Ends all jobs, since the connection is gone. A job of which anything may have been sent is of unknown effect;
-    /// `unsent` pieces of it that were taken but never left count as sent.
-    pub(crate) fn disconnect(&mut self, disconnected: impl Fn(Sent) -> Disconnected) -> Vec<Finished> {
+    /// Ends all jobs. Of a job that has begun, anything may have been written.
+    pub(crate) fn end(&mut self, failure: impl Fn(Sent) -> Failure) -> Vec<Finished> {
         self.on_the_wire = 0;
         let end = |job: Job| {
             let sent = if job.started { Sent::Unknown } else { Sent::NotSent };
-            let failure = job.failure.unwrap_or_else(|| disconnected(sent).into());
-            Finished { token: job.token, result: Err(failure) }
+            Finished { token: job.token, result: Err(job.failure.unwrap_or_else(|| failure(sent))) }
         };
         self.jobs.drain(..).map(end).collect()
     }
@@ -153,3 +151,6 @@ impl Job {
 /// A write goes out in pieces of this size: small enough that other messages get in between, large enough that headers do
 /// not count.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;

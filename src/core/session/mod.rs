@@ -32,8 +32,10 @@ mod op;
 mod route;
 mod start;
 mod submit;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ use bytes::Bytes;
 
 use self::handshake::Facts;
 use self::input::JobId;
-use self::route::{Names, Outgoing, Route};
+use self::route::{Kind, Names, Outgoing, Route};
 use super::calls::{Calls, Class};
 use crate::config::ClientConfig;
 use crate::error::{ConnectError, PeerMisbehaved, RpcError, WaitError};
@@ -84,7 +86,11 @@ pub(crate) struct Session {
     acks: BTreeSet<RouteKey>,
     ack_at: Option<Instant>,
     acks_due: bool,
+    ack_queued: bool,
     timers: BTreeSet<(Instant, RouteKey)>,
+    /// Processes of a plain peer whose readers are given until then to make room.
+    pauses: BTreeMap<RouteKey, Instant>,
+    no_pause_until: Option<Instant>,
     events: VecDeque<SessionEvent>,
     scratch: Vec<Event>,
     /// Makes write ids unique among all clients that a session ever has.
@@ -180,7 +186,10 @@ impl Session {
             acks: BTreeSet::new(),
             ack_at: None,
             acks_due: false,
+            ack_queued: false,
             timers: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            no_pause_until: None,
             events: VecDeque::new(),
             scratch: Vec::new(),
             write_prefix: format!("{nonce}-"),
@@ -238,6 +247,11 @@ impl Session {
             self.ack_at = None;
             self.acks_due = true;
         }
+        let pauses = self.pauses.len();
+        self.pauses.retain(|_, until| *until > now);
+        if self.pauses.len() < pauses {
+            self.no_pause_until = Some(now + PAUSE_RECOVERY);
+        }
         while let Some((due, route)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, route));
             self.handle_route_timeout(now, route);
@@ -248,14 +262,13 @@ impl Session {
     pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {
         self.refill(now);
         while let Some(outgoing) = self.outbox.pop_front() {
-            if outgoing.reply {
-                self.replies -= 1;
-            }
-            if let Some(call) = outgoing.call {
-                if !self.calls.contains(call) {
-                    continue;
-                }
-                self.calls.mark_sent(call);
+            match outgoing.kind {
+                Kind::Initialized => {}
+                Kind::Call(call) if self.calls.contains(call) => self.calls.mark_sent(call),
+                // It was taken back.
+                Kind::Call(_) => continue,
+                Kind::Reply => self.replies -= 1,
+                Kind::Ack => self.ack_queued = false,
             }
             self.finish_closing();
             return Some(outgoing.bytes);
@@ -277,7 +290,15 @@ impl Session {
             State::Ended { .. } => return None,
         };
         let timer = self.timers.first().map(|(due, _)| *due);
-        [state, timer, self.ack_at, self.cleanup_deadline()].into_iter().flatten().min()
+        let pause = self.pauses.values().min().copied();
+        [state, timer, self.ack_at, self.cleanup_deadline(), pause].into_iter().flatten().min()
+    }
+
+    /// Whether messages should rather stay with the peer for a moment. A plain peer does not know how far a reader is, and
+    /// what a reader has no room for is let go. One that is only a little slower than its process is given a short while
+    /// instead, in which the peer's own queue fills and the process waits. A reader that takes longer holds nobody up.
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.pauses.is_empty()
     }
 
     /// Whether nothing follows any more.
@@ -319,7 +340,7 @@ impl Session {
             data: None,
         };
         let bytes = codec::encode_error(id, &error);
-        self.outbox.push_back(Outgoing { call: None, reply: true, bytes });
+        self.outbox.push_back(Outgoing { kind: Kind::Reply, bytes });
     }
 
     fn answer(&mut self, token: Token, result: Result<Answer, Failure>) {
@@ -328,7 +349,7 @@ impl Session {
 
     fn send<M: Method>(&mut self, call: i64, params: &M::Params) {
         let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
-        self.outbox.push_back(Outgoing { call: Some(call), reply: false, bytes });
+        self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
     }
 
     /// Makes messages of what waits for a place or for its time.
@@ -337,7 +358,8 @@ impl Session {
             return;
         }
         self.send_cleanups(now);
-        if self.acks_due {
+        // While one waits for the transport, the next one gathers more.
+        if self.acks_due && !self.ack_queued {
             self.send_acks();
         }
         while self.reads < MAX_READS && self.calls.has_room() {
@@ -384,7 +406,8 @@ impl Session {
         }
         if !params.acks.is_empty() {
             let bytes = codec::encode_notification::<Ack>(&params);
-            self.outbox.push_back(Outgoing { call: None, reply: false, bytes });
+            self.outbox.push_back(Outgoing { kind: Kind::Ack, bytes });
+            self.ack_queued = true;
         }
     }
 
@@ -414,6 +437,10 @@ const MAX_REPLIES: usize = 256;
 
 /// Acknowledgements wait this long for more of them.
 const ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// How long a reader may hold up a plain peer's messages, and how long nobody may after one has used that up.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_RECOVERY: Duration = Duration::from_secs(1);
 
 /// How long the stops of a close may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

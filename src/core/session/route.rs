@@ -35,6 +35,8 @@ pub(super) struct Route {
     pub(super) deadline: Option<Instant>,
     pub(super) output_limit: Option<u64>,
     pub(super) timer: Option<Instant>,
+    /// The reader was given time to make room.
+    pub(super) was_full: bool,
     pub(super) acked_seq: u64,
     pub(super) acked_bytes: u64,
     pub(super) acked_events: u64,
@@ -90,6 +92,7 @@ impl Route {
             deadline: None,
             output_limit: None,
             timer: None,
+            was_full: false,
             acked_seq: 0,
             acked_bytes: 0,
             acked_events: 0,
@@ -111,9 +114,19 @@ impl Route {
 /// A message on its way to the transport.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// The call that it makes, if it makes one.
-    pub(super) call: Option<i64>,
-    /// Whether it answers a request of the peer.
-    pub(super) reply: bool,
+    pub(super) kind: Kind,
     pub(super) bytes: Bytes,
+}
+
+/// What a message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It ends the handshake.
+    Initialized,
+    /// It makes this call.
+    Call(i64),
+    /// It answers a request of the peer.
+    Reply,
+    /// It acknowledges.
+    Ack,
 }

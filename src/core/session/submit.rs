@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::handshake::{Facts, Info};
 use super::input::Piece;
 use super::op::{Answer, Failure, Mode, Op, RouteKey, Token};
-use super::route::{Outgoing, Route, Start};
+use super::route::{Kind, Outgoing, Route, Start};
 use super::start::{self, check_size, millis, names, require};
 use super::{Call, Cleanup, Held, Session, State};
 use crate::core::calls::Class;
@@ -202,7 +202,7 @@ impl Session {
                 let write_id = format!("{}{}", self.write_prefix, self.last_write);
                 let params = WriteParams { process_id, chunk: Base64(data), write_id };
                 let bytes = hot::encode_write(&RequestId::Number(call), &params);
-                self.outbox.push_back(Outgoing { call: Some(call), reply: false, bytes });
+                self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
             }
         }
         self.queue_input(key);
@@ -258,8 +258,8 @@ impl Session {
             self.answer(token, Ok(Answer::Running(false)));
             return Ok(());
         }
-        if self.cleanups.len() >= self.config.max_calls_extended {
-            return Err(Busy { limit: self.config.max_calls_extended }.into());
+        if self.cleanups.len() >= MAX_STOPS {
+            return Err(Busy { limit: MAX_STOPS }.into());
         }
         // The plain wire has no polite stop.
         let wanted = extended && (grace_ms > 0 || descendants);
@@ -306,3 +306,6 @@ impl Session {
 
 /// Pieces of one process on the wire towards a peer with the extension, which keeps them in order.
 const PIECES_EXTENDED: usize = 8;
+
+/// Stops that wait for a place: one for each process that a session may have.
+const MAX_STOPS: usize = 4_096;

@@ -41,13 +41,14 @@ impl Inbox {
             if let Some(seq) = self.place_of_exit(horizon, complete, result) {
                 let status = status_of(result);
                 self.insert_exit(ExitFact { seq, status, sandbox_denied: Some(result.sandbox_denied) }, true)?;
+            } else if complete && self.attached {
+                // It came before the events that were asked for.
+                self.exit = Fact::Known { seq: 0, rebuilt: true };
+                self.exit_published = true;
             }
         }
         let first_chunk = result.chunks.first().map_or(horizon.saturating_add(1), |chunk| chunk.seq);
         let offset = result.longarm.map(|extension| extension.offset);
-        if first_chunk == self.order.next() && self.position.is_none() {
-            self.position = offset;
-        }
         self.take_chunks(&result.chunks)?;
         self.publish_to(horizon, first_chunk, offset, result.sandbox_denied, out)
     }
@@ -78,6 +79,10 @@ impl Inbox {
     }
 
     fn rebuild_close(&mut self, horizon: u64, last_chunk: u64, result: &ReadResult) -> Result<(), WaitError> {
+        if self.attached && horizon < self.order.next() {
+            let reason = format!("it has closed, and no event follows number {}", self.order.next() - 1);
+            return Err(WaitError::Failed { process_id: self.process_id.clone(), reason });
+        }
         if horizon < self.order.next() || horizon == last_chunk {
             return Err(bad_result("closed, and no number for it"));
         }
@@ -149,6 +154,9 @@ impl Inbox {
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
         while self.order.next() <= horizon {
+            if self.order.next() == first_chunk && self.position.is_none() {
+                self.position = offset;
+            }
             if let Some(Item::Exited(fact)) = self.order.peek_next_mut() {
                 fact.sandbox_denied.get_or_insert(sandbox_denied);
             }
@@ -160,15 +168,25 @@ impl Inbox {
             }
             let first_seq = self.order.next();
             let last_seq = self.order.first_held().map_or(horizon, |held| held.saturating_sub(1).min(horizon));
-            let leading = last_seq < first_chunk;
-            let bytes =
-                if leading { offset.zip(self.position).map(|(to, from)| to.saturating_sub(from)) } else { None };
-            self.position = if leading { offset } else { None };
+            let bytes = offset.and_then(|offset| self.bytes_of_hole(last_seq, first_chunk, offset));
+            self.position = self.position.zip(bytes).map(|(position, bytes)| position.saturating_add(bytes));
             self.order.skip_to(last_seq.saturating_add(1));
             self.delivered_events += 1;
             out.push(Event::Gap(Gap { first_seq, last_seq, bytes }));
         }
         Ok(())
+    }
+}
+
+impl Inbox {
+    /// How many bytes are lost from the next event to `last_seq`: what precedes the first chunk and is in nobody's hands,
+    /// if there is only one such hole.
+    fn bytes_of_hole(&self, last_seq: u64, first_chunk: u64, offset: u64) -> Option<u64> {
+        let behind = last_seq.saturating_add(1);
+        let numbers = first_chunk.checked_sub(behind)?;
+        let (held, held_bytes) = self.order.held_between(behind..first_chunk);
+        let lost = offset.checked_sub(self.position?)?.checked_sub(held_bytes)?;
+        (held == numbers).then_some(lost)
     }
 }
 

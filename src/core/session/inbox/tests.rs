@@ -1,0 +1,429 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::model::{Model, check};
+use super::*;
+use crate::event::OutputStream;
+use crate::wire::Base64;
+use crate::wire::process::ReadChunk;
+
+fn config(window_bytes: usize) -> ClientConfig {
+    let mut config = ClientConfig::default();
+    config.output.retained_bytes = window_bytes;
+    config.reorder_events = 16;
+    config.reorder_bytes = 1_000;
+    config
+}
+
+fn inbox(config: &ClientConfig) -> Inbox {
+    Inbox::new(ProcessId::new("p"), config)
+}
+
+fn output(seq: u64, size: usize) -> Output {
+    Output { seq, stream: OutputStream::Stdout, bytes: Bytes::from(vec![b'x'; size]) }
+}
+
+fn exit(seq: u64, sandbox_denied: Option<bool>) -> ExitFact {
+    ExitFact { seq, status: ExitStatus::exited(0), sandbox_denied }
+}
+
+const fn close(seq: u64) -> Closed {
+    Closed { seq, totals: None, cut: false }
+}
+
+fn start() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn events_in_order_pass_through() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(1_000));
+    inbox.output(now, output(1, 5), &mut out).unwrap();
+    inbox.exited(now, exit(2, Some(true)), &mut out).unwrap();
+    inbox.output(now, output(3, 5), &mut out).unwrap();
+    inbox.closed(now, close(4), &mut out).unwrap();
+    assert_eq!(out.iter().map(Event::seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(matches!(out[1], Event::Exited(Exited { sandbox_denied: true, .. })));
+    assert!(inbox.is_over());
+    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now)), (None, None));
+}
+
+#[test]
+fn an_exit_that_does_not_say_whether_a_sandbox_denied_costs_one_read() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(1_000));
+    inbox.exited(now, exit(1, None), &mut out).unwrap();
+    inbox.closed(now, close(2), &mut out).unwrap();
+    assert!(out.is_empty());
+    let spec = inbox.wants_read(now).unwrap();
+    assert_eq!((spec, spec.max_bytes()), (ReadSpec::Denial, Some(0)));
+    inbox.handle_read_started(spec);
+    assert_eq!(inbox.wants_read(now), None);
+    let mut model = Model::new(&[], 0, 9, false);
+    model.happen();
+    inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
+    assert!(matches!(out[0], Event::Exited(Exited { sandbox_denied: true, .. })));
+    assert!(inbox.is_over());
+}
+
+#[test]
+fn an_exit_is_told_even_if_the_read_of_its_denial_fails() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(1_000));
+    inbox.exited(now, exit(1, None), &mut out).unwrap();
+    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_error(now, WaitError::UnknownProcess(ProcessId::new("p")), &mut out).unwrap();
+    assert!(matches!(out[..], [Event::Exited(Exited { sandbox_denied: false, .. })]));
+}
+
+#[test]
+fn events_beyond_the_reorder_window_are_a_violation() {
+    let (now, mut out) = (start(), Vec::new());
+    let config = config(100_000);
+    let mut inbox = inbox(&config);
+    for seq in 2..2 + config.reorder_events as u64 {
+        inbox.output(now, output(seq, 1), &mut out).unwrap();
+    }
+    let error = inbox.output(now, output(100, 1), &mut out).unwrap_err();
+    assert!(matches!(error, WaitError::Peer(PeerMisbehaved::ReorderWindow { .. })), "{error}");
+}
+
+#[test]
+fn an_event_larger_than_the_window_is_a_violation_wherever_it_comes() {
+    let (now, mut out) = (start(), Vec::new());
+    let config = config(100_000);
+    for seq in [1, 5] {
+        let error = inbox(&config).output(now, output(seq, config.reorder_bytes + 1), &mut out).unwrap_err();
+        assert!(matches!(error, WaitError::Peer(PeerMisbehaved::ReorderWindow { .. })), "{error}");
+    }
+}
+
+#[test]
+fn contradictions_are_violations() {
+    let now = start();
+    let step = |work: &dyn Fn(&mut Inbox, &mut Vec<Event>) -> Result<(), WaitError>| {
+        let mut inbox = inbox(&config(1_000));
+        let mut out = Vec::new();
+        work(&mut inbox, &mut out).unwrap_err().to_string()
+    };
+    let text = step(&|inbox, out| {
+        inbox.exited(now, exit(1, Some(false)), out)?;
+        inbox.exited(now, exit(2, Some(false)), out)
+    });
+    assert!(text.contains("second exit"), "{text}");
+    let text = step(&|inbox, out| inbox.closed(now, close(1), out));
+    assert!(text.contains("without an exit"), "{text}");
+    let text = step(&|inbox, out| {
+        inbox.closed(now, close(5), out)?;
+        inbox.output(now, output(6, 1), out)
+    });
+    assert!(text.contains("after the close"), "{text}");
+    let text = step(&|inbox, out| {
+        inbox.output(now, output(6, 1), out)?;
+        inbox.closed(now, close(5), out)
+    });
+    assert!(text.contains("after the close"), "{text}");
+    let text = step(&|inbox, out| {
+        inbox.output(now, output(1, 1), out)?;
+        inbox.exited(now, exit(1, Some(false)), out)
+    });
+    assert!(text.contains("number is taken"), "{text}");
+}
+
+#[test]
+fn a_reader_that_lags_is_bounded_and_catches_up() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut model = Model::new(&[100; 50], 50, 50, false);
+    let mut inbox = inbox(&config(1_000));
+    while let Some(event) = model.happen() {
+        feed(&mut inbox, now, event, &mut out).unwrap();
+    }
+    assert_eq!(out.len(), 10, "the window");
+    assert_eq!(inbox.wants_read(now), None, "no read before the reader has caught up");
+    let mut reads = 0;
+    while !inbox.is_over() {
+        consume_all(&mut inbox, now, &mut out);
+        while let Some(spec) = inbox.wants_read(now) {
+            reads += 1;
+            inbox.handle_read_started(spec);
+            let result = model.read(spec.after_seq(), spec.max_bytes());
+            inbox.handle_read(now, &result, &mut out).unwrap();
+        }
+    }
+    assert_eq!(check(&model, 0, &out), 0);
+    assert!(reads <= 6, "{reads} reads");
+}
+
+#[test]
+fn what_was_evicted_meanwhile_is_a_gap_of_known_size_if_the_peer_says() {
+    for extended in [false, true] {
+        let (now, mut out) = (start(), Vec::new());
+        let mut model = Model::new(&[100; 50], 50, 5, extended);
+        let mut inbox = inbox(&config(1_000));
+        while let Some(event) = model.happen() {
+            feed(&mut inbox, now, event, &mut out).unwrap();
+        }
+        settle(&mut inbox, &model, now, &mut out);
+        assert_eq!(check(&model, 0, &out), 35);
+        let bytes = out.iter().find_map(|event| match event {
+            Event::Gap(gap) => Some(gap.bytes),
+            _ => None,
+        });
+        assert_eq!(bytes, Some(extended.then_some(3_500)));
+    }
+}
+
+#[test]
+fn a_hole_in_live_events_is_read_after_a_while_and_else_is_a_gap() {
+    for retained in [0, 9] {
+        let (now, mut out) = (start(), Vec::new());
+        let mut model = Model::new(&[5; 4], 4, retained, false);
+        let mut inbox = inbox(&config(1_000));
+        for seq in 1..=4 {
+            let event = model.happen().unwrap();
+            if seq != 2 {
+                feed(&mut inbox, now, event, &mut out).unwrap();
+            }
+        }
+        assert_eq!((out.len(), inbox.wants_read(now)), (1, None));
+        let due = inbox.poll_timeout().unwrap();
+        assert_eq!(due, now + HOLE_PATIENCE);
+        let spec = inbox.wants_read(due).unwrap();
+        inbox.handle_read_started(spec);
+        inbox.handle_read(due, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
+        while let Some(event) = model.happen() {
+            feed(&mut inbox, due, event, &mut out).unwrap();
+        }
+        assert_eq!(check(&model, 0, &out), u64::from(retained == 0));
+        assert!(inbox.is_over(), "the process goes on");
+    }
+}
+
+#[test]
+fn attaching_rebuilds_what_happened_meanwhile() {
+    for (exit_at, happened) in [(3, 0), (3, 3), (3, 4), (3, 5), (1, 3), (1, 5), (0, 5), (2, 5)] {
+        // Behind the last event there is nothing to follow.
+        for after_seq in 0..=happened.min(4) as u64 {
+            for extended in [false, true] {
+                let (now, mut out) = (start(), Vec::new());
+                let mut model = Model::new(&[10; 3], exit_at, 9, extended);
+                for _ in 0..happened {
+                    model.happen();
+                }
+                let mut inbox = Inbox::attached(ProcessId::new("p"), after_seq, &config(1_000));
+                settle(&mut inbox, &model, now, &mut out);
+                while let Some(event) = model.happen() {
+                    feed(&mut inbox, now, event, &mut out).unwrap();
+                }
+                assert!(inbox.is_over(), "exit at {exit_at}, {happened} happened, after {after_seq}");
+                // An exit that was seen before is not told again.
+                let mut seen = model.events[..usize::try_from(after_seq).unwrap()].iter();
+                if seen.any(|event| matches!(event, Event::Exited(_))) {
+                    assert!(!out.iter().any(|event| matches!(event, Event::Exited(_) | Event::Gap(_))));
+                    continue;
+                }
+                assert_eq!(check(&model, after_seq, &out), 0, "exit at {exit_at}, {happened}, after {after_seq}");
+            }
+        }
+    }
+}
+
+#[test]
+fn attaching_behind_the_close_says_so() {
+    let (now, mut model) = (start(), Model::new(&[10], 1, 9, false));
+    while model.happen().is_some() {}
+    let mut inbox = Inbox::attached(ProcessId::new("p"), 3, &config(1_000));
+    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    let error = inbox.handle_read(now, &model.read(3, None), &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "process p failed: it has closed, and no event follows number 3");
+}
+
+#[test]
+fn reads_that_contradict_themselves_are_refused() {
+    let now = start();
+    let chunk = |seq, size| ReadChunk { seq, stream: OutputStream::Stdout, chunk: Base64(vec![0; size].into()) };
+    let good = Model::new(&[], 0, 0, false).read(0, None);
+    let bad = [
+        ReadResult { chunks: vec![chunk(2, 1), chunk(1, 1)], next_seq: 3, ..good.clone() },
+        ReadResult { chunks: vec![chunk(5, 1)], next_seq: 3, ..good.clone() },
+        ReadResult { chunks: vec![chunk(1, 1)], closed: true, next_seq: 2, ..good.clone() },
+        ReadResult { closed: true, next_seq: 1, ..good.clone() },
+        ReadResult { failure: Some("gone".into()), ..good.clone() },
+        ReadResult { next_seq: 0, chunks: vec![chunk(u64::MAX, 1)], ..good },
+    ];
+    for result in bad {
+        let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read(now, &result, &mut Vec::new()).unwrap_err();
+    }
+}
+
+#[test]
+fn a_read_that_knows_fewer_events_than_were_announced_is_refused() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(10));
+    inbox.output(now, output(1, 10), &mut out).unwrap();
+    inbox.output(now, output(2, 10), &mut out).unwrap();
+    consume_all(&mut inbox, now, &mut out);
+    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    let liar = Model::new(&[], 0, 0, false).read(0, None);
+    inbox.handle_read(now, &liar, &mut out).unwrap_err();
+}
+
+#[test]
+fn a_discarded_process_is_acknowledged_as_it_comes() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(10));
+    inbox.discard();
+    for seq in 1..100 {
+        inbox.output(now, output(seq, 100), &mut out).unwrap();
+    }
+    assert_eq!((out.len(), inbox.consumed_seq(), inbox.output_bytes()), (0, 99, 9_900));
+    inbox.exited(now, exit(100, None), &mut out).unwrap();
+    inbox.closed(now, close(101), &mut out).unwrap();
+    assert!(inbox.is_over() && out.is_empty());
+}
+
+fn feed(inbox: &mut Inbox, now: Instant, event: Event, out: &mut Vec<Event>) -> Result<(), WaitError> {
+    match event {
+        Event::Output(output) => inbox.output(now, output, out),
+        Event::Exited(exited) => {
+            let fact = ExitFact { seq: exited.seq, status: exited.status, sandbox_denied: Some(exited.sandbox_denied) };
+            inbox.exited(now, fact, out)
+        }
+        Event::Closed(closed) => inbox.closed(now, closed, out),
+        Event::Gap(_) => Ok(()),
+    }
+}
+
+fn consumption(out: &[Event]) -> Consumption {
+    let bytes = |event: &Event| match event {
+        Event::Output(output) => output.bytes.len() as u64,
+        _ => 0,
+    };
+    Consumption { seq: out.last().map_or(0, Event::seq), bytes: out.iter().map(bytes).sum(), events: out.len() as u64 }
+}
+
+fn consume_all(inbox: &mut Inbox, now: Instant, out: &mut Vec<Event>) {
+    loop {
+        let before = out.len();
+        let consumed = consumption(out);
+        inbox.handle_consumed(now, consumed, out).unwrap();
+        if out.len() == before {
+            return;
+        }
+    }
+}
+
+/// Reads and consumes until nothing is wanted any more.
+fn settle(inbox: &mut Inbox, model: &Model, now: Instant, out: &mut Vec<Event>) {
+    loop {
+        consume_all(inbox, now, out);
+        let Some(spec) = inbox.wants_read(now) else { return };
+        inbox.handle_read_started(spec);
+        inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), out).unwrap();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Happen,
+    Deliver,
+    /// The second message overtakes the first.
+    Overtake,
+    Repeat(usize),
+    Consume(usize),
+    AskRead,
+    Wait,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Happen),
+        4 => Just(Step::Deliver),
+        1 => Just(Step::Overtake),
+        1 => (0_usize..64).prop_map(Step::Repeat),
+        3 => (1_usize..5).prop_map(Step::Consume),
+        2 => Just(Step::AskRead),
+        1 => Just(Step::Wait),
+    ]
+}
+
+#[derive(Debug)]
+enum Message {
+    Event(Event),
+    Read(ReadResult),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Invariants 1, 2, 3, 5 and 7: however notifications, reads, repetitions and the reader's pace interleave, the reader
+    /// gets every event in order; what the peer evicted stands as a gap; unread output stays bounded.
+    #[test]
+    fn the_reader_gets_all_in_order_whatever_the_interleaving(
+        chunks in vec(1_usize..40, 0..40),
+        exit_at in 0_usize..45,
+        retained in prop_oneof![Just(64_usize), 1_usize..6],
+        extended in any::<bool>(),
+        steps in vec(step(), 0..300),
+    ) {
+        let window = 120;
+        let config = config(window);
+        let mut now = start();
+        let mut model = Model::new(&chunks, exit_at, retained, extended);
+        let mut inbox = inbox(&config);
+        let (mut link, mut out, mut taken) = (VecDeque::new(), Vec::new(), 0_usize);
+        let mut reading = false;
+        let everything = std::iter::repeat_n([Step::Happen, Step::Deliver, Step::Consume(99), Step::AskRead], 150);
+        for step in steps.into_iter().chain(everything.flatten()) {
+            match step {
+                Step::Happen => link.extend(model.happen().map(Message::Event)),
+                Step::Deliver | Step::Overtake => {
+                    if matches!(step, Step::Overtake) && matches!(link.get(1), Some(Message::Event(_))) {
+                        link.swap(0, 1);
+                    }
+                    match link.pop_front() {
+                        Some(Message::Event(event)) => feed(&mut inbox, now, event, &mut out).unwrap(),
+                        Some(Message::Read(result)) => {
+                            reading = false;
+                            inbox.handle_read(now, &result, &mut out).unwrap();
+                        }
+                        None => {}
+                    }
+                }
+                Step::Repeat(index) => {
+                    // An old duplicate: of something that came already.
+                    if let Some(event) = out.get(index).filter(|event| !matches!(event, Event::Gap(_) | Event::Exited(_))) {
+                        feed(&mut inbox, now, event.clone(), &mut out).unwrap();
+                    }
+                }
+                Step::Consume(count) => {
+                    taken = (taken + count).min(out.len());
+                    inbox.handle_consumed(now, consumption(&out[..taken].to_vec()), &mut out).unwrap();
+                }
+                Step::AskRead => {
+                    if let Some(spec) = inbox.wants_read(now).filter(|_| !reading) {
+                        reading = true;
+                        inbox.handle_read_started(spec);
+                        link.push_back(Message::Read(model.read(spec.after_seq(), spec.max_bytes())));
+                    }
+                }
+                Step::Wait => now += HOLE_PATIENCE,
+            }
+            let unread = consumption(&out).bytes - consumption(&out[..taken]).bytes;
+            prop_assert!(unread <= 2 * window as u64 + 40, "{} bytes unread", unread);
+            prop_assert!(inbox.order.held_items() <= config.reorder_events + 3);
+        }
+        prop_assert!(inbox.is_over(), "not over: {:?}", inbox);
+        let missing = check(&model, 0, &out);
+        if retained == 64 {
+            prop_assert_eq!(missing, 0);
+        }
+        prop_assert_eq!(inbox.poll_timeout(), None);
+    }
+}

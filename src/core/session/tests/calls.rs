@@ -1,0 +1,164 @@
+use super::*;
+use crate::error::{Disconnected, Sent, SpawnError, TransportError};
+
+fn small(max_calls: usize) -> ClientConfig {
+    ClientConfig { max_calls, max_calls_extended: max_calls, ..ClientConfig::default() }
+}
+
+#[test]
+fn one_call_too_many_is_busy_at_once_and_a_stop_has_a_place_of_its_own() {
+    let mut harness = Harness::open_with(&[], small(2));
+    harness.started(1);
+    harness.submit(0, Op::Status);
+    harness.submit(0, Op::Status);
+    let refused = harness.submit(0, Op::Status);
+    assert!(matches!(harness.failure(refused), Failure::Busy(_)));
+    harness.submit(1, terminate());
+    assert_eq!(harness.sent_methods(), ["environment/status", "environment/status", "process/terminate"]);
+}
+
+#[test]
+fn a_burst_of_stops_waits_and_only_a_stuck_peer_loses_the_connection() {
+    let mut harness = Harness::open_with(&[], small(1));
+    for route in 1..=4 {
+        harness.started(route);
+    }
+    harness.submit(0, Op::Status);
+    let stops: Vec<_> = (1..=4).map(|route| harness.submit(route, terminate())).collect();
+    let sent = harness.sent();
+    assert_eq!(sent.len(), 2, "the call and the clean-up: {sent:?}");
+    harness.wait(Duration::from_secs(9));
+    harness.receive(&json!({"id": sent[1]["id"], "result": {"running": true}}));
+    let sent = harness.sent_one();
+    assert_eq!(sent["method"], "process/terminate");
+    harness.wait(Duration::from_secs(9));
+    assert!(harness.end.is_none());
+    harness.wait(Duration::from_secs(1));
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Lost);
+    assert!(stops.iter().all(|token| harness.answer(*token).is_some()));
+}
+
+#[test]
+fn a_guessed_or_late_answer_changes_nothing() {
+    let mut harness = Harness::open_with(&[], small(1));
+    let token = harness.submit(0, Op::Status);
+    for guess in [2, 3, 99, 0, -7] {
+        harness.receive(&json!({"id": guess, "result": {"status": "ready"}}));
+    }
+    harness.receive(&json!({"id": "2", "result": {}}));
+    assert!(harness.answer(token).is_none());
+    let refused = harness.submit(0, Op::Status);
+    assert!(matches!(harness.failure(refused), Failure::Busy(_)), "a guess frees no place");
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": {"status": "ready"}}));
+    harness.receive(&json!({"id": sent["id"], "result": {"status": "ready"}}));
+    assert!(matches!(harness.answer(token), Some(Ok(Answer::Done))));
+    assert!(harness.end.is_none());
+}
+
+#[test]
+fn a_disconnect_says_what_may_have_run() {
+    let mut harness = Harness::open(&[]);
+    let sent = harness.submit(1, start(&request(1)));
+    harness.sent();
+    let unsent = harness.submit(2, start(&request(2)));
+    harness.session.handle_disconnect(&TransportError::Closed(Some("bye".into())));
+    harness.drain();
+    let sent_of = |token| match harness.failure(token) {
+        Failure::Disconnected(Disconnected { sent, reason }) => (*sent, reason.to_string()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sent_of(sent), (Sent::Unknown, "the peer closed the connection: bye".into()));
+    assert_eq!(sent_of(unsent).0, Sent::NotSent);
+    assert_eq!(harness.failures.len(), 2);
+    let late = harness.submit(3, Op::Status);
+    assert!(matches!(harness.failure(late), Failure::Disconnected(Disconnected { sent: Sent::NotSent, .. })));
+    assert_eq!(harness.session.poll_timeout(), None);
+}
+
+#[test]
+fn errors_of_a_start_are_rebuilt() {
+    let mut harness = Harness::open(&[]);
+    let token = harness.submit(1, start(&request(1)));
+    let sent = harness.sent_one();
+    let error = json!({"code": -32603, "message": "No such file", "data": {"kind": "spawnNotFound"}});
+    harness.receive(&json!({"id": sent["id"], "error": error}));
+    let Failure::Spawn(error) = harness.failure(token) else { panic!() };
+    assert!(matches!(&**error, SpawnError::ProgramOrCwdNotFound { program, cwd }
+        if program.as_os_str() == "true" && cwd.as_os_str() == "/tmp"));
+    // The id is free again.
+    harness.started(1);
+}
+
+#[test]
+fn a_result_of_the_wrong_form_fails_its_call_only() {
+    let mut harness = Harness::open(&[]);
+    let token = harness.submit(0, Op::Status);
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": 7}));
+    assert!(matches!(harness.failure(token), Failure::Peer(PeerMisbehaved::BadResult { .. })));
+    assert!(harness.end.is_none());
+}
+
+#[test]
+fn a_start_that_nobody_waits_for_is_taken_back_or_ended() {
+    let mut harness = Harness::open(&[]);
+    harness.submit(1, start(&request(1)));
+    harness.session.abandon(harness.now, RouteKey(1));
+    assert!(harness.sent().is_empty(), "taken back");
+
+    harness.submit(2, start(&request(2)));
+    let sent = harness.sent_one();
+    harness.session.abandon(harness.now, RouteKey(2));
+    harness.session.release(harness.now, RouteKey(2));
+    let stop = harness.sent_one();
+    assert_eq!((&stop["method"], &stop["params"]["processId"]), (&json!("process/terminate"), &json!("p2")));
+    // It overtook the start: the process is ended once more.
+    harness.receive(&json!({"id": stop["id"], "result": {"running": false}}));
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p2", "sandboxType": null}}));
+    let stop = harness.sent_one();
+    assert_eq!(stop["method"], "process/terminate");
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.exited(2, 1, 137);
+    harness.closed(2, 2);
+    assert!(harness.session.routes.is_empty());
+}
+
+#[test]
+fn closing_ends_what_is_not_detached_and_waits_for_the_answers() {
+    let mut harness = Harness::open(&[]);
+    for route in 1..=3 {
+        harness.started(route);
+    }
+    harness.session.detach(RouteKey(2));
+    harness.exited(3, 1, 0);
+    harness.closed(3, 2);
+    harness.session.close(harness.now);
+    let late = harness.submit(9, start(&request(9)));
+    assert!(matches!(harness.failure(late), Failure::Closed));
+    let stop = harness.sent_one();
+    assert_eq!(stop["params"]["processId"], "p1");
+    assert!(harness.end.is_none());
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
+}
+
+#[test]
+fn closing_takes_a_bounded_time() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    harness.session.close(harness.now);
+    harness.sent();
+    let due = harness.session.poll_timeout().unwrap();
+    harness.wait(due - harness.now);
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
+}
+
+#[test]
+fn leaving_ends_nothing() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    harness.session.leave();
+    assert!(harness.sent().is_empty());
+    assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Disconnected(_))]));
+}

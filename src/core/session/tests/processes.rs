@@ -1,0 +1,276 @@
+use super::*;
+use crate::request::{ExecRequest, Stdin};
+use crate::status::ExitStatus;
+
+fn read_result(next_seq: u64, chunks: &[(u64, usize)], state: (bool, Option<i32>, bool)) -> Value {
+    let chunks: Vec<_> = chunks
+        .iter()
+        .map(|(seq, size)| {
+            let bytes = crate::wire::Base64(vec![b'x'; *size].into());
+            json!({"seq": seq, "stream": "stdout", "chunk": serde_json::to_value(bytes).unwrap()})
+        })
+        .collect();
+    let (exited, exit_code, closed) = state;
+    json!({
+        "chunks": chunks, "nextSeq": next_seq, "exited": exited, "exitCode": exit_code, "closed": closed,
+        "failure": null, "sandboxDenied": false,
+    })
+}
+
+#[test]
+fn events_may_come_before_the_answer_to_the_start() {
+    let mut harness = Harness::open(&[]);
+    let token = harness.submit(1, start(&request(1)));
+    let sent = harness.sent_one();
+    harness.output(1, 1, 5);
+    harness.exited(1, 2, 3);
+    harness.closed(1, 3);
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
+    assert!(matches!(harness.answer(token), Some(Ok(Answer::Started(Started { sandbox_type: None })))));
+    let kinds: Vec<_> = harness.events.iter().map(|(_, event)| event.seq()).collect();
+    assert_eq!(kinds, [1, 2, 3]);
+}
+
+#[test]
+fn a_complete_process_costs_no_read() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    harness.output(1, 1, 5);
+    harness.exited(1, 2, 0);
+    harness.closed(1, 3);
+    harness.consume(1);
+    assert!(harness.sent().is_empty());
+    assert_eq!(harness.session.poll_timeout(), None);
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.session.release(harness.now, RouteKey(1));
+    assert!(harness.session.routes.is_empty() && harness.session.by_id.is_empty());
+}
+
+#[test]
+fn an_exit_without_the_denial_flag_costs_exactly_one_read() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    harness.receive(&json!({"method": "process/exited", "params": {"processId": "p1", "seq": 1, "exitCode": 0}}));
+    harness.closed(1, 2);
+    let read = harness.sent_one();
+    assert_eq!(read["method"], "process/read");
+    assert_eq!(read["params"]["waitMs"], 0);
+    let mut result = read_result(3, &[], (true, Some(0), true));
+    result["sandboxDenied"] = json!(true);
+    harness.receive(&json!({"id": read["id"], "result": result}));
+    assert!(harness.sent().is_empty());
+    assert!(matches!(harness.events[0].1, Event::Exited(crate::event::Exited { sandbox_denied: true, .. })));
+    assert_eq!(harness.events.len(), 2);
+}
+
+#[test]
+fn a_plain_peer_is_held_up_for_a_moment_only() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    for seq in 1..=16 {
+        harness.output(1, seq, 64 << 10);
+    }
+    assert!(harness.session.is_paused(), "the reader is full");
+    harness.consume(1);
+    assert!(!harness.session.is_paused());
+    for seq in 17..=32 {
+        harness.output(1, seq, 64 << 10);
+    }
+    assert!(harness.session.is_paused());
+    harness.wait(PAUSE);
+    assert!(!harness.session.is_paused(), "a reader that stops holds nobody up");
+    harness.output(1, 33, 1);
+    harness.consume(1);
+    let read = harness.sent_one();
+    assert_eq!((&read["method"], &read["params"]["afterSeq"]), (&json!("process/read"), &json!(32)));
+    harness.receive(&json!({"id": read["id"], "result": read_result(34, &[(33, 1)], (false, None, false))}));
+    assert_eq!(harness.events.last().unwrap().1.seq(), 33);
+    assert!(!harness.session.is_paused());
+    // With the extension the peer knows how far the reader is.
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    for seq in 1..=16 {
+        harness.output(1, seq, 64 << 10);
+    }
+    assert!(!harness.session.is_paused());
+}
+
+#[test]
+fn consumption_is_acknowledged_in_batches() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.started(2);
+    harness.output(1, 1, 100);
+    harness.output(2, 1, 100);
+    harness.consume(1);
+    harness.consume(2);
+    assert!(harness.sent().is_empty(), "a little waits for more");
+    harness.wait(ACK_DELAY);
+    let ack = harness.sent_one();
+    assert_eq!(ack, json!({"method": "longarm/process/ack", "params": {"acks": [["p1", 1], ["p2", 1]]}}));
+    assert_eq!(harness.session.poll_timeout(), None);
+    for seq in 2..=6 {
+        harness.output(1, seq, 64 << 10);
+    }
+    harness.consume(1);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 6]]), "much goes at once");
+    harness.consume(1);
+    assert!(harness.sent().is_empty(), "nothing twice");
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.output(1, 7, 10);
+    harness.wait(ACK_DELAY);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 7]]), "what nobody wants counts as seen");
+}
+
+#[test]
+fn writes_go_one_by_one_to_a_plain_peer_and_several_at_a_time_to_ours() {
+    for (features, width) in [(&[] as &[&str], 1), (ALL, 8)] {
+        let mut harness = Harness::open(features);
+        harness.started(1);
+        let tokens: Vec<_> = (0..20).map(|_| harness.submit(1, Op::Write { data: Bytes::from_static(b"x") })).collect();
+        let mut ids = std::collections::HashSet::new();
+        for _ in 0..20_usize.div_ceil(width) {
+            let sent = harness.sent();
+            assert!(sent.len() <= width);
+            for write in sent {
+                assert!(ids.insert(write["params"]["writeId"].as_str().unwrap().to_owned()), "a fresh id");
+                harness.receive(&json!({"id": write["id"], "result": {"status": "accepted"}}));
+            }
+        }
+        assert_eq!(ids.len(), 20);
+        assert!(tokens.iter().all(|token| matches!(harness.answer(*token), Some(Ok(Answer::Done)))));
+    }
+}
+
+#[test]
+fn a_process_that_does_not_read_its_input_holds_nothing_up() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.started(2);
+    for _ in 0..2_000 {
+        harness.submit(1, Op::Write { data: Bytes::from_static(b"x") });
+    }
+    assert_eq!(harness.sent().len(), 8);
+    harness.submit(2, Op::Write { data: Bytes::from_static(b"y") });
+    harness.submit(0, Op::Status);
+    harness.submit(1, terminate());
+    let mut methods = harness.sent_methods();
+    methods.sort();
+    assert_eq!(methods, ["environment/status", "process/terminate", "process/write"]);
+}
+
+#[test]
+fn statuses_of_writes_become_errors() {
+    let mut harness = Harness::open(ALL);
+    harness.submit(1, start(&ExecRequest::new(["cat"]).cwd("/tmp").process_id(process_id(1)).stdin(Stdin::Piped)));
+    let sent = harness.sent_one();
+    assert_eq!(sent["params"]["pipeStdin"], true);
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
+    for (status, expected) in
+        [("stdinClosed", "StdinClosed"), ("unknownProcess", "UnknownProcess"), ("starting", "Peer")]
+    {
+        let token = harness.submit(1, Op::Write { data: Bytes::from_static(b"x") });
+        let write = harness.sent_one();
+        harness.receive(&json!({"id": write["id"], "result": {"status": status}}));
+        assert!(format!("{:?}", harness.failure(token)).starts_with(expected));
+    }
+    let token = harness.submit(1, Op::CloseStdin);
+    let close = harness.sent_one();
+    assert_eq!(close["method"], "longarm/process/closeStdin");
+    harness.receive(&json!({"id": close["id"], "result": {"status": "accepted"}}));
+    assert!(matches!(harness.answer(token), Some(Ok(Answer::Done))));
+}
+
+#[test]
+fn limits_that_a_plain_peer_lacks_are_kept_here() {
+    let mut harness = Harness::open(&[]);
+    let limited = request(1).time_limit(Duration::from_secs(5));
+    harness.submit(1, start(&limited));
+    let sent = harness.sent_one();
+    assert_eq!(sent["params"].get("longarm"), None);
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
+    harness.wait(Duration::from_secs(4));
+    assert!(harness.sent().is_empty());
+    harness.wait(Duration::from_secs(1));
+    let stop = harness.sent_one();
+    assert_eq!(stop["method"], "process/terminate");
+    assert_eq!(harness.session.poll_timeout(), None);
+    harness.exited(1, 1, 137);
+    let Event::Exited(exited) = &harness.events[0].1 else { panic!() };
+    assert!(exited.status.timed_out());
+
+    harness.submit(2, start(&request(2).output_limit_bytes(10)));
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p2"}}));
+    harness.output(2, 1, 10);
+    assert!(harness.sent().is_empty());
+    harness.output(2, 2, 1);
+    assert_eq!(harness.sent_one()["method"], "process/terminate");
+    harness.exited(2, 3, 137);
+    let Event::Exited(exited) = &harness.events.last().unwrap().1 else { panic!() };
+    assert_eq!(exited.status, ExitStatus::exited(137).with_limit(Some(crate::status::LimitExceeded::Output)));
+}
+
+#[test]
+fn a_process_that_ends_in_time_leaves_no_timer() {
+    let mut harness = Harness::open(&[]);
+    harness.submit(1, start(&request(1).time_limit(Duration::from_secs(5))));
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
+    harness.exited(1, 1, 0);
+    assert_eq!(harness.session.poll_timeout(), None);
+    harness.wait(Duration::from_secs(9));
+    assert!(harness.sent().is_empty());
+    let Event::Exited(exited) = &harness.events[0].1 else { panic!() };
+    assert!(exited.status.success());
+}
+
+#[test]
+fn attaching_reads_first_and_follows_then() {
+    let mut harness = Harness::open(&[]);
+    let token = harness.submit(1, Op::Attach { process_id: process_id(1), after_seq: 1 });
+    let read = harness.sent_one();
+    assert_eq!(read["params"], json!({"processId": "p1", "afterSeq": 1, "maxBytes": null, "waitMs": 0}));
+    harness.output(1, 4, 5);
+    harness.receive(&json!({"id": read["id"], "result": read_result(4, &[(2, 5), (3, 5)], (false, None, false))}));
+    assert!(matches!(harness.answer(token), Some(Ok(Answer::Started(_)))));
+    assert_eq!(harness.events.iter().map(|(_, event)| event.seq()).collect::<Vec<_>>(), [2, 3, 4]);
+
+    let token = harness.submit(2, Op::Attach { process_id: process_id(2), after_seq: 0 });
+    let read = harness.sent_one();
+    harness.receive(&json!({"id": read["id"], "error": {"code": -32600, "message": "unknown process id p2"}}));
+    assert!(matches!(harness.failure(token), Failure::UnknownProcess(_)));
+    assert!(harness.failures.is_empty());
+}
+
+#[test]
+fn what_is_meant_for_an_ended_process_never_reaches_a_later_one_of_its_id() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.exited(1, 1, 0);
+    harness.closed(1, 2);
+    let token = harness.submit(2, start(&request(1)));
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
+    assert!(matches!(harness.answer(token), Some(Ok(_))));
+    let stop = harness.submit(1, Op::Terminate { grace: Duration::ZERO, descendants: true });
+    assert!(matches!(harness.answer(stop), Some(Ok(Answer::Running(false)))));
+    let signal = harness.submit(1, Op::Signal { signal: crate::request::Signal::Interrupt });
+    assert!(matches!(harness.answer(signal), Some(Ok(Answer::Done))));
+    let write = harness.submit(1, Op::Write { data: Bytes::new() });
+    assert!(matches!(harness.failure(write), Failure::StdinClosed));
+    assert!(harness.sent().is_empty());
+    harness.output(1, 1, 3);
+    assert_eq!(harness.events.last().unwrap().0, RouteKey(2));
+}
+
+#[test]
+fn the_list_of_processes_is_told() {
+    let mut harness = Harness::open(ALL);
+    let token = harness.submit(0, Op::List);
+    let sent = harness.sent_one();
+    let listed = json!({"processId": "a", "state": "exited", "nextSeq": 4, "tty": true, "exitCode": 130});
+    harness.receive(&json!({"id": sent["id"], "result": {"processes": [listed]}}));
+    let Some(Ok(Answer::List(list))) = harness.answer(token) else { panic!() };
+    assert_eq!((list[0].state, list[0].next_seq, list[0].exit_code), (ProcessState::Exited, 4, Some(130)));
+}

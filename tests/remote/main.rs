@@ -1,0 +1,7 @@
+//! The client against peers that are scripted, hostile, recorded, or our own server.
+
+mod hostile;
+mod lifecycle;
+mod peer;
+mod slow_reader;
+mod transcripts;
