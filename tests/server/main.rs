@@ -1,7 +1,12 @@
 //! The server, spoken to message by message over memory.
 
+mod backends;
 mod client;
+mod cuts;
+mod hostile;
+mod load;
 mod processes;
+mod sessions;
 
 use std::sync::Arc;
 
