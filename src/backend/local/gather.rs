@@ -9,8 +9,11 @@
 //!  Immediate ───────────────────────────────────────► Gathering
 //!      ▲                                                  │
 //!      └──────────────────────────────────────────────────┘
-//!              a poor harvest, or input was written
+//!              a poor harvest, a full pipe, or input was written
 //! ```
+//!
+//! A full pipe means that the writer had to wait for us: its pieces are small, but it is fast. Then gathering only
+//! slows it down, and is not tried again before it has paused.
 //!
 //! Invariants:
 //!
@@ -34,9 +37,13 @@ enum State {
         /// Small reads in quick succession.
         run: u32,
         last: Option<Instant>,
+        /// Gathering was tried, and held the writer up.
+        fast: bool,
     },
     Gathering {
         read_at: Instant,
+        /// A harvest from which on the writer must have waited.
+        full_bytes: usize,
     },
 }
 
@@ -54,14 +61,14 @@ pub(super) enum Change {
 
 impl Gather {
     pub(super) fn new() -> Self {
-        Self { state: State::Immediate { run: 0, last: None } }
+        Self { state: State::Immediate { run: 0, last: None, fast: false } }
     }
 
     /// Whether the stream may be read now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         match self.state {
             State::Immediate { .. } => true,
-            State::Gathering { read_at } => read_at <= now,
+            State::Gathering { read_at, .. } => read_at <= now,
         }
     }
 
@@ -69,35 +76,48 @@ impl Gather {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Immediate { .. } => None,
-            State::Gathering { read_at } => Some(read_at),
+            State::Gathering { read_at, .. } => Some(read_at),
         }
     }
 
     /// All that there was has been read: so many bytes.
     pub(super) fn handle_read(&mut self, now: Instant, bytes: usize) -> Change {
         match &mut self.state {
-            State::Immediate { run, last } => {
-                let quick = last.is_some_and(|last| now.saturating_duration_since(last) < QUICK);
+            State::Immediate { run, last, fast } => {
+                let pause = last.map_or(PAUSE, |last| now.saturating_duration_since(last));
                 *last = Some(now);
-                *run = if quick && bytes < SMALL_BYTES { *run + 1 } else { 0 };
+                *fast &= pause < PAUSE;
+                *run = if pause < QUICK && bytes < SMALL_BYTES && !*fast { *run + 1 } else { 0 };
                 if *run < RUN {
                     return Change::None;
                 }
-                self.state = State::Gathering { read_at: now + PERIOD };
+                self.state = State::Gathering { read_at: now + PERIOD, full_bytes: usize::MAX };
                 Change::Started
             }
             State::Gathering { .. } if bytes < WORTHWHILE_BYTES => self.end(),
-            State::Gathering { read_at } => {
+            State::Gathering { full_bytes, .. } if bytes >= *full_bytes => {
+                self.state = State::Immediate { run: 0, last: Some(now), fast: true };
+                Change::Ended
+            }
+            State::Gathering { read_at, .. } => {
                 *read_at = now + PERIOD;
                 Change::None
             }
         }
     }
 
+    /// Gathering has started, and the pipe holds so much.
+    pub(super) fn set_capacity(&mut self, bytes: usize) {
+        if let State::Gathering { full_bytes, .. } = &mut self.state {
+            // A piece that does not fit whole into the rest leaves a little of it.
+            *full_bytes = bytes - bytes / 8;
+        }
+    }
+
     /// Input was written, or the process has exited: nothing is held back any more.
     pub(super) fn end(&mut self) -> Change {
-        let was = std::mem::replace(&mut self.state, State::Immediate { run: 0, last: None });
-        if matches!(was, State::Gathering { .. }) { Change::Ended } else { Change::None }
+        let was = std::mem::replace(self, Self::new());
+        if matches!(was.state, State::Gathering { .. }) { Change::Ended } else { Change::None }
     }
 }
 
@@ -105,8 +125,10 @@ impl Gather {
 const PERIOD: Duration = Duration::from_millis(1);
 /// Reads that follow each other within this time are in quick succession.
 const QUICK: Duration = Duration::from_micros(500);
-/// A read below this is small.
-const SMALL_BYTES: usize = 8 << 10;
+/// A read below this is small: who writes by the page is not meant.
+const SMALL_BYTES: usize = 4 << 10;
+/// A writer that was silent for so long starts anew.
+const PAUSE: Duration = Duration::from_millis(10);
 /// So many small reads in a row start the gathering: a few milliseconds of a flood, more than a prompt ever is.
 const RUN: u32 = 64;
 /// Less than this in one period is not worth the wait.
@@ -163,6 +185,24 @@ mod tests {
         assert_eq!(gather.poll_timeout(), Some(due + PERIOD));
         assert_eq!(gather.handle_read(due + PERIOD, WORTHWHILE_BYTES - 1), Change::Ended, "invariant 2");
         assert!(gather.is_due(due));
+    }
+
+    #[test]
+    fn a_full_pipe_ends_it_until_the_writer_pauses() {
+        let start = Instant::now();
+        let mut gather = gathering(start);
+        gather.set_capacity(1 << 20);
+        let mut now = gather.poll_timeout().unwrap();
+        assert_eq!(gather.handle_read(now, 900_000), Change::None);
+        now += PERIOD;
+        assert_eq!(gather.handle_read(now, 1 << 20), Change::Ended);
+        for _ in 0..RUN * 4 {
+            now += STEP;
+            assert_eq!(gather.handle_read(now, 64), Change::None);
+        }
+        now += PAUSE;
+        let started = (0..RUN * 2).any(|index| gather.handle_read(now + STEP * index, 64) == Change::Started);
+        assert!(started);
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! [`ExecBackend::close`] gives them time to end, and waits. When the runtime goes first, its supervisors go with it: they
 //! kill their processes and leave the reaping to the spawner threads; a detached process is left alone.
 
+mod buffers;
 mod config;
 mod control;
 mod gather;
@@ -25,7 +26,6 @@ mod info;
 mod input;
 mod output;
 mod registry;
-mod scratch;
 mod shared;
 mod spawn;
 mod spawner;
@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
+use self::buffers::Buffers;
 pub use self::config::{Containment, LocalConfig};
 use self::control::LocalControl;
 use self::input::Input;
@@ -70,6 +71,7 @@ pub struct Local {
     config: Arc<LocalConfig>,
     spawner: Arc<Spawner>,
     registry: Arc<Registry>,
+    buffers: Arc<Buffers>,
     info: OnceCell<EnvironmentInfo>,
     login_shell: OnceCell<Option<std::ffi::OsString>>,
 }
@@ -78,6 +80,7 @@ impl Local {
     /// A place with these settings. Nothing runs until the first process is spawned.
     pub fn new(config: LocalConfig) -> Self {
         Self {
+            buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
             config: Arc::new(config),
             spawner: Arc::new(Spawner::new()),
             registry: Arc::default(),
@@ -119,6 +122,7 @@ impl ExecBackend for Local {
         let supervisor = Supervisor::new(
             Arc::clone(&shared),
             Arc::clone(&self.spawner),
+            Arc::clone(&self.buffers),
             launched.stdout,
             launched.stderr,
             &request,

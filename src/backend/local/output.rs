@@ -56,11 +56,6 @@ impl EventQueue {
         }
     }
 
-    /// The largest chunk to read.
-    pub(super) fn chunk_bytes(&self) -> usize {
-        self.limits.chunk_bytes.max(1)
-    }
-
     /// Whether another chunk may be pushed. If not, the supervisor is woken when it may.
     pub(super) fn has_room(&self) -> bool {
         let mut state = self.lock();

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+use super::buffers::Buffers;
 use super::gather::{Change, Gather};
 use super::os::{ExitWatch, OutputReader};
 use super::registry::Registration;
-use super::scratch;
 use super::shared::Shared;
 use super::spawner::Spawner;
 use super::stop::Action;
@@ -34,6 +34,7 @@ use crate::time::{Instant, now};
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
     spawner: Arc<Spawner>,
+    buffers: Arc<Buffers>,
     registration: Option<Registration>,
     streams: [Option<Stream>; 2],
     phase: Phase,
@@ -73,7 +74,6 @@ struct Stream {
     burst: usize,
     /// Nothing was left to read when it was last looked at.
     drained: bool,
-    enlarged: bool,
 }
 
 impl Supervisor {
@@ -83,6 +83,7 @@ impl Supervisor {
     pub(super) fn new(
         shared: Arc<Shared>,
         spawner: Arc<Spawner>,
+        buffers: Arc<Buffers>,
         stdout: OutputReader,
         stderr: Option<OutputReader>,
         request: &ExecRequest,
@@ -92,6 +93,7 @@ impl Supervisor {
         let mut supervisor = Self {
             shared,
             spawner,
+            buffers,
             registration: None,
             streams: [Some(Stream::new(stdout, first)), stderr.map(|reader| Stream::new(reader, OutputStream::Stderr))],
             phase: Phase::Over,
@@ -175,8 +177,7 @@ impl Supervisor {
             stream.drained = false;
             return Progress::Stuck;
         }
-        let limit = self.shared.events.chunk_bytes();
-        let result = scratch::fill(limit, |buffer| stream.reader.poll_read(cx, buffer));
+        let result = self.buffers.fill(|buffer| stream.reader.poll_read(cx, buffer));
         match result {
             Poll::Pending => {
                 stream.drained = true;
@@ -196,7 +197,7 @@ impl Supervisor {
                 Progress::Stuck
             }
             Poll::Ready(Ok(bytes)) => {
-                stream.take(bytes.len(), limit);
+                stream.burst += bytes.len();
                 let sum = self.shared.events.push_output(stream.name, bytes);
                 if self.output_limit.is_some_and(|limit| sum > limit) {
                     self.exceed_output();
@@ -223,7 +224,8 @@ impl Supervisor {
                     debug_assert_eq!(change, Change::Ended);
                     return Progress::Stuck;
                 }
-                stream.enlarge();
+                let capacity = stream.reader.enlarge();
+                stream.gather.set_capacity(capacity);
                 stream.reader.unwatch();
                 self.shared.set_gathering(true);
                 Progress::Stuck
@@ -420,23 +422,7 @@ enum Progress {
 
 impl Stream {
     fn new(reader: OutputReader, name: OutputStream) -> Self {
-        Self { reader, name, gather: Gather::new(), burst: 0, drained: false, enlarged: false }
-    }
-
-    /// Counts a chunk.
-    fn take(&mut self, bytes: usize, limit: usize) {
-        self.burst += bytes;
-        if bytes == limit && self.reader.can_be_enlarged() {
-            // A writer of large pieces waits less for a larger pipe.
-            self.enlarge();
-        }
-    }
-
-    fn enlarge(&mut self) {
-        if !self.enlarged {
-            self.enlarged = true;
-            self.reader.enlarge();
-        }
+        Self { reader, name, gather: Gather::new(), burst: 0, drained: false }
     }
 }
 

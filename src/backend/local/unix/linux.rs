@@ -28,16 +28,21 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Pipes can be made larger than they are by default.
 pub(super) const ENLARGES_PIPES: bool = true;
 
-/// Makes the pipe of this end as large as the system allows, up to 1 MiB. A refusal leaves it as it is.
-pub(super) fn enlarge_pipe(fd: RawFd) {
-    // The second size is for users who are near their share of pipe memory.
+/// Makes the pipe of this end as large as the system allows, up to 1 MiB; returns how much it holds then.
+pub(super) fn enlarge_pipe(fd: RawFd) -> usize {
+    // The second size is for users who are near their share of pipe memory; a refusal leaves the pipe as it is.
     for size in [1 << 20, 1 << 18] {
-        // SAFETY: the call touches no memory of ours; a refusal changes nothing, and needs nothing else of us.
-        if unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, size) } != -1 {
-            return;
+        // SAFETY: the call touches no memory of ours.
+        if let Ok(bytes) = usize::try_from(unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, size) }) {
+            return bytes;
         }
     }
+    // SAFETY: the call touches no memory of ours.
+    let bytes = unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) };
+    usize::try_from(bytes).unwrap_or(DEFAULT_PIPE_BYTES)
 }
+
+const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 
 /// Opens the other side of a terminal. By the master, not by name: the name may mean something else, or nothing, where
 /// `/dev/pts` is another one.

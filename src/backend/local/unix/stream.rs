@@ -54,9 +54,9 @@ impl OutputReader {
         platform::ENLARGES_PIPES && !self.is_terminal
     }
 
-    /// Lets the stream hold as much as the system allows.
-    pub(in crate::backend::local) fn enlarge(&self) {
-        platform::enlarge_pipe(self.fd.as_raw_fd());
+    /// Lets the stream hold as much as the system allows; returns how much that is.
+    pub(in crate::backend::local) fn enlarge(&self) -> usize {
+        platform::enlarge_pipe(self.fd.as_raw_fd())
     }
 
     /// Appends what there is to `buffer`, up to its capacity; zero bytes are the end of the stream.
