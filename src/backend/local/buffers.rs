@@ -22,6 +22,11 @@ impl Buffers {
         Self { size: size.max(1), free: Mutex::default() }
     }
 
+    /// How much one read brings at most.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Has `read` append to an empty buffer what fits into it, and returns that; empty if it appended nothing.
     pub(super) fn fill<E>(
         self: &Arc<Self>,

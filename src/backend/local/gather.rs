@@ -1,25 +1,22 @@
 //! When to let small writes of a process add up before they are read: a pure state machine.
 //!
 //! A process that writes many small pieces in quick succession costs a wake-up, a read and a message for each, far more
-//! than the bytes do. After enough of them its output is read by the clock instead. The first bytes after a pause,
-//! and an answer to input, are never held back.
+//! than the bytes do. After enough of them its output is read by the clock instead, a fraction of a millisecond apart.
+//! The first bytes after a pause, and an answer to input, are never held back.
 //!
 //! ```text
-//!              many small reads in quick succession
-//!  Immediate ───────────────────────────────────────► Gathering
+//!              many small reads in quick succession               cannot be gathered
+//!  Immediate ───────────────────────────────────────► Gathering ────────────────────► Never
 //!      ▲                                                  │
 //!      └──────────────────────────────────────────────────┘
-//!              a poor harvest, a full pipe, or input was written
+//!              a poor harvest, or input was written
 //! ```
-//!
-//! A full pipe means that the writer had to wait for us: its pieces are small, but it is fast. Then gathering only
-//! slows it down, and is not tried again before it has paused.
 //!
 //! Invariants:
 //!
-//! 1. Output is held back for [`PERIOD`] at most.
-//! 2. After a read that brought little, the next byte is read at once.
-//! 3. While immediate, `poll_timeout` is none.
+//! 1. While gathering, output is held back for [`PERIOD`] at most.
+//! 2. After a harvest that brought little, the next byte is read at once, and it takes more small reads than before to
+//!    gather again, until the writer pauses.
 
 use std::time::Duration;
 
@@ -29,6 +26,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Gather {
     state: State,
+    /// So many small reads start the gathering.
+    needed: u32,
 }
 
 #[derive(Debug)]
@@ -37,14 +36,9 @@ enum State {
         /// Small reads in quick succession.
         run: u32,
         last: Option<Instant>,
-        /// Gathering was tried, and held the writer up.
-        fast: bool,
     },
-    Gathering {
-        read_at: Instant,
-        /// A harvest from which on the writer must have waited.
-        full_bytes: usize,
-    },
+    Gathering,
+    Never,
 }
 
 /// What changes with a read.
@@ -60,156 +54,136 @@ pub(super) enum Change {
 }
 
 impl Gather {
-    pub(super) fn new() -> Self {
-        Self { state: State::Immediate { run: 0, last: None, fast: false } }
-    }
-
-    /// Whether the stream may be read now.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        match self.state {
-            State::Immediate { .. } => true,
-            State::Gathering { read_at, .. } => read_at <= now,
-        }
-    }
-
-    /// When the stream has to be read, if that is by the clock.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::Immediate { .. } => None,
-            State::Gathering { read_at, .. } => Some(read_at),
-        }
+    /// For a stream that can be gathered or not.
+    pub(super) fn new(possible: bool) -> Self {
+        let state = if possible { State::Immediate { run: 0, last: None } } else { State::Never };
+        Self { state, needed: RUN }
     }
 
     /// All that there was has been read: so many bytes.
     pub(super) fn handle_read(&mut self, now: Instant, bytes: usize) -> Change {
         match &mut self.state {
-            State::Immediate { run, last, fast } => {
+            State::Immediate { run, last } => {
                 let pause = last.map_or(PAUSE, |last| now.saturating_duration_since(last));
                 *last = Some(now);
-                *fast &= pause < PAUSE;
-                *run = if pause < QUICK && bytes < SMALL_BYTES && !*fast { *run + 1 } else { 0 };
-                if *run < RUN {
+                if pause >= PAUSE {
+                    self.needed = RUN;
+                }
+                *run = if pause < QUICK && bytes < SMALL_BYTES { *run + 1 } else { 0 };
+                if *run < self.needed {
                     return Change::None;
                 }
-                self.state = State::Gathering { read_at: now + PERIOD, full_bytes: usize::MAX };
+                self.state = State::Gathering;
                 Change::Started
             }
-            State::Gathering { .. } if bytes < WORTHWHILE_BYTES => self.end(),
-            State::Gathering { full_bytes, .. } if bytes >= *full_bytes => {
-                self.state = State::Immediate { run: 0, last: Some(now), fast: true };
+            State::Gathering if bytes < WORTHWHILE_BYTES => {
+                self.needed = self.needed.saturating_mul(2);
+                self.state = State::Immediate { run: 0, last: Some(now) };
                 Change::Ended
             }
-            State::Gathering { read_at, .. } => {
-                *read_at = now + PERIOD;
-                Change::None
-            }
-        }
-    }
-
-    /// Gathering has started, and the pipe holds so much.
-    pub(super) fn set_capacity(&mut self, bytes: usize) {
-        if let State::Gathering { full_bytes, .. } = &mut self.state {
-            // A piece that does not fit whole into the rest leaves a little of it.
-            *full_bytes = bytes - bytes / 8;
+            State::Gathering | State::Never => Change::None,
         }
     }
 
     /// Input was written, or the process has exited: nothing is held back any more.
     pub(super) fn end(&mut self) -> Change {
-        let was = std::mem::replace(self, Self::new());
-        if matches!(was.state, State::Gathering { .. }) { Change::Ended } else { Change::None }
+        if !matches!(self.state, State::Gathering) {
+            return Change::None;
+        }
+        self.state = State::Immediate { run: 0, last: None };
+        Change::Ended
+    }
+
+    /// The stream holds too little for it.
+    pub(super) fn give_up(&mut self) {
+        self.state = State::Never;
     }
 }
 
-/// How long output is gathered: at the rate of a fast writer of small pieces it stays within the enlarged pipe.
-const PERIOD: Duration = Duration::from_millis(1);
-/// Reads that follow each other within this time are in quick succession.
-const QUICK: Duration = Duration::from_micros(500);
-/// A read below this is small: who writes by the page is not meant.
-const SMALL_BYTES: usize = 4 << 10;
+/// How long output is gathered: the fastest writer hardly fills an enlarged pipe meanwhile.
+pub(super) const PERIOD: Duration = Duration::from_micros(300);
+/// A stream that holds less would hold its writer up for most of a period.
+pub(super) const LEAST_CAPACITY: usize = 256 << 10;
+/// Reads that follow each other within this time are in quick succession. Longer than a period, since a busy machine
+/// lets nobody read at once; the harvest shows whether it was worth it.
+const QUICK: Duration = Duration::from_millis(1);
 /// A writer that was silent for so long starts anew.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(20);
+/// A read below this is small.
+const SMALL_BYTES: usize = 16 << 10;
 /// So many small reads in a row start the gathering: a few milliseconds of a flood, more than a prompt ever is.
 const RUN: u32 = 64;
 /// Less than this in one period is not worth the wait.
-const WORTHWHILE_BYTES: usize = 16 << 10;
+const WORTHWHILE_BYTES: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STEP: Duration = Duration::from_micros(100);
+    const STEP: Duration = Duration::from_micros(50);
 
-    fn gathering(start: Instant) -> Gather {
-        let mut gather = Gather::new();
-        let mut now = start;
-        while gather.handle_read(now, 64) != Change::Started {
+    /// Feeds small reads until gathering starts; returns how many it took, and the time.
+    fn flood(gather: &mut Gather, mut now: Instant) -> (u32, Instant) {
+        for count in 1..100_000 {
             now += STEP;
+            if gather.handle_read(now, 64) == Change::Started {
+                return (count, now);
+            }
         }
-        gather
+        panic!("a flood is gathered");
     }
 
     #[test]
     fn a_flood_of_small_reads_is_gathered() {
-        let start = Instant::now();
-        let mut gather = Gather::new();
-        for index in 0..RUN {
-            assert_eq!(gather.handle_read(start + STEP * index, 64), Change::None);
-            assert_eq!(gather.poll_timeout(), None, "invariant 3");
-        }
-        let now = start + STEP * RUN;
-        assert_eq!(gather.handle_read(now, 64), Change::Started);
-        assert!(!gather.is_due(now));
-        assert_eq!(gather.poll_timeout(), Some(now + PERIOD), "invariant 1");
-        assert!(gather.is_due(now + PERIOD));
+        let mut gather = Gather::new(true);
+        assert_eq!(flood(&mut gather, Instant::now()).0, RUN + 1, "the first read follows none");
     }
 
     #[test]
     fn slow_or_large_reads_are_never_gathered() {
         let start = Instant::now();
-        let mut gather = Gather::new();
+        let mut gather = Gather::new(true);
         for index in 0..RUN * 4 {
             assert_eq!(gather.handle_read(start + QUICK * index, 64), Change::None);
         }
+        let start = start + QUICK * RUN * 4;
         for index in 0..RUN * 4 {
             assert_eq!(gather.handle_read(start + STEP * index, SMALL_BYTES), Change::None);
         }
     }
 
     #[test]
-    fn a_poor_harvest_ends_it() {
-        let start = Instant::now();
-        let mut gather = gathering(start);
-        let due = gather.poll_timeout().unwrap();
-        assert_eq!(gather.handle_read(due, WORTHWHILE_BYTES), Change::None);
-        assert_eq!(gather.poll_timeout(), Some(due + PERIOD));
-        assert_eq!(gather.handle_read(due + PERIOD, WORTHWHILE_BYTES - 1), Change::Ended, "invariant 2");
-        assert!(gather.is_due(due));
-    }
-
-    #[test]
-    fn a_full_pipe_ends_it_until_the_writer_pauses() {
-        let start = Instant::now();
-        let mut gather = gathering(start);
-        gather.set_capacity(1 << 20);
-        let mut now = gather.poll_timeout().unwrap();
-        assert_eq!(gather.handle_read(now, 900_000), Change::None);
-        now += PERIOD;
-        assert_eq!(gather.handle_read(now, 1 << 20), Change::Ended);
-        for _ in 0..RUN * 4 {
-            now += STEP;
-            assert_eq!(gather.handle_read(now, 64), Change::None);
-        }
-        now += PAUSE;
-        let started = (0..RUN * 2).any(|index| gather.handle_read(now + STEP * index, 64) == Change::Started);
-        assert!(started);
+    fn a_poor_harvest_ends_it_and_makes_it_rarer_until_a_pause() {
+        let mut gather = Gather::new(true);
+        let (_, now) = flood(&mut gather, Instant::now());
+        assert_eq!(gather.handle_read(now + PERIOD, WORTHWHILE_BYTES), Change::None);
+        let now = now + PERIOD * 2;
+        assert_eq!(gather.handle_read(now, WORTHWHILE_BYTES - 1), Change::Ended, "invariant 2");
+        let (count, now) = flood(&mut gather, now);
+        assert_eq!(count, RUN * 2);
+        assert_eq!(gather.handle_read(now, 0), Change::Ended);
+        assert_eq!(flood(&mut gather, now + PAUSE).0, RUN + 1);
     }
 
     #[test]
     fn input_ends_it_and_the_count() {
-        let mut gather = gathering(Instant::now());
+        let mut gather = Gather::new(true);
+        let (_, now) = flood(&mut gather, Instant::now());
         assert_eq!(gather.end(), Change::Ended);
         assert_eq!(gather.end(), Change::None);
-        assert_eq!(gather.handle_read(Instant::now(), 64), Change::None);
+        assert_eq!(flood(&mut gather, now).0, RUN + 1);
+    }
+
+    #[test]
+    fn what_cannot_be_gathered_never_is() {
+        let mut gather = Gather::new(true);
+        let (_, now) = flood(&mut gather, Instant::now());
+        gather.give_up();
+        for mut gather in [gather, Gather::new(false)] {
+            for index in 0..RUN * 8 {
+                assert_eq!(gather.handle_read(now + STEP * index, 64), Change::None);
+            }
+            assert_eq!(gather.end(), Change::None);
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use super::buffers::Buffers;
-use super::gather::{Change, Gather};
+use super::gather::{self, Change, Gather};
 use super::os::{ExitWatch, OutputReader};
 use super::registry::Registration;
 use super::shared::Shared;
@@ -72,8 +72,7 @@ struct Stream {
     gather: Gather,
     /// Bytes since nothing was left to read.
     burst: usize,
-    /// Nothing was left to read when it was last looked at.
-    drained: bool,
+    enlarged: bool,
 }
 
 impl Supervisor {
@@ -169,28 +168,31 @@ impl Supervisor {
 
     /// Reads one chunk of a stream.
     fn read_once(&mut self, index: usize, cx: &mut Context<'_>, now: Instant) -> Progress {
+        let exited = self.is_exited();
         let Some(stream) = &mut self.streams[index] else { return Progress::Stuck };
-        if !stream.gather.is_due(now) {
-            return Progress::Stuck;
-        }
         if !self.shared.events.has_room() {
-            stream.drained = false;
             return Progress::Stuck;
         }
         let result = self.buffers.fill(|buffer| stream.reader.poll_read(cx, buffer));
         match result {
             Poll::Pending => {
-                stream.drained = true;
-                if !matches!(self.phase, Phase::Running(_)) {
+                if exited {
                     // Also after a burst: if it was the last one, nothing else wakes us.
                     stream.reader.let_end();
                 }
                 let burst = std::mem::take(&mut stream.burst);
-                if burst > 0 || stream.gather.poll_timeout().is_some() {
-                    let change = stream.gather.handle_read(now, burst);
-                    return self.apply(index, change);
+                if burst == 0 {
+                    return Progress::Stuck;
                 }
-                Progress::Stuck
+                let change = stream.gather.handle_read(now, burst);
+                self.apply(index, change)
+            }
+            // The end of a harvest.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                let burst = std::mem::take(&mut stream.burst);
+                let change = stream.gather.handle_read(now, burst);
+                self.apply(index, change);
+                Progress::Read
             }
             Poll::Ready(Ok(bytes)) if bytes.is_empty() => {
                 self.streams[index] = None;
@@ -198,6 +200,11 @@ impl Supervisor {
             }
             Poll::Ready(Ok(bytes)) => {
                 stream.burst += bytes.len();
+                if bytes.len() == self.buffers.size() && !stream.enlarged && stream.reader.can_be_enlarged() {
+                    // The writer is faster than we are: a larger pipe lets it work while we do.
+                    stream.enlarged = true;
+                    stream.reader.enlarge();
+                }
                 let sum = self.shared.events.push_output(stream.name, bytes);
                 if self.output_limit.is_some_and(|limit| sum > limit) {
                     self.exceed_output();
@@ -219,19 +226,16 @@ impl Supervisor {
         match change {
             Change::None => Progress::Stuck,
             Change::Started => {
-                if !stream.reader.can_be_enlarged() {
-                    let change = stream.gather.end();
-                    debug_assert_eq!(change, Change::Ended);
+                stream.enlarged = true;
+                // Without room in the pipe, or a descriptor for the clock, it goes on as it is.
+                if stream.reader.enlarge() < gather::LEAST_CAPACITY || stream.reader.pace(gather::PERIOD).is_err() {
+                    stream.gather.give_up();
                     return Progress::Stuck;
                 }
-                let capacity = stream.reader.enlarge();
-                stream.gather.set_capacity(capacity);
-                stream.reader.unwatch();
                 self.shared.set_gathering(true);
-                Progress::Stuck
+                Progress::Read
             }
             Change::Ended => match stream.reader.watch() {
-                // What came meanwhile wakes at once, or is read in the next round.
                 Ok(()) => Progress::Read,
                 Err(error) => {
                     self.streams[index] = None;
@@ -389,13 +393,8 @@ impl Supervisor {
             _ => None,
         };
         // Without room the reader wakes us.
-        let (cut, gather) = if self.shared.events.has_room() {
-            let gather = self.streams.iter().flatten().filter_map(|stream| stream.gather.poll_timeout()).min();
-            (self.cut_at(), gather)
-        } else {
-            (None, None)
-        };
-        [stop, time_limit, linger, cut, gather].into_iter().flatten().min()
+        let cut = if self.shared.events.has_room() { self.cut_at() } else { None };
+        [stop, time_limit, linger, cut].into_iter().flatten().min()
     }
 
     /// Sets the timer; returns whether its time has come already.
@@ -422,7 +421,8 @@ enum Progress {
 
 impl Stream {
     fn new(reader: OutputReader, name: OutputStream) -> Self {
-        Self { reader, name, gather: Gather::new(), burst: 0, drained: false }
+        let gather = Gather::new(reader.can_be_enlarged());
+        Self { reader, name, gather, burst: 0, enlarged: false }
     }
 }
 

@@ -4,11 +4,17 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use super::check;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::process::Child;
+use super::{check, watch};
 
 /// Where programs are looked for when the child has no `PATH`.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -43,6 +49,41 @@ pub(super) fn enlarge_pipe(fd: RawFd) -> usize {
 }
 
 const DEFAULT_PIPE_BYTES: usize = 64 << 10;
+
+/// A timer that is finer than the runtime's, which counts in milliseconds.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    timer: AsyncFd<Arc<OwnedFd>>,
+}
+
+impl Pacer {
+    /// Must be called within a runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: the call touches no memory.
+        let timer =
+            check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })?;
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        let timer = unsafe { OwnedFd::from_raw_fd(timer) };
+        Ok(Self { timer: watch(&Arc::new(timer), Interest::READABLE)? })
+    }
+
+    /// Starts anew; whatever elapsed before is forgotten.
+    pub(super) fn start(&self, period: Duration) -> io::Result<()> {
+        let once = libc::timespec { tv_sec: 0, tv_nsec: period.subsec_nanos().max(1).into() };
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let setting = libc::itimerspec { it_interval: never, it_value: once };
+        // SAFETY: the descriptor is open and the structure valid; the old setting is not asked for.
+        check(unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &raw const setting, ptr::null_mut()) })?;
+        Ok(())
+    }
+
+    /// Ready once the period has passed; then it has to be started again.
+    pub(super) fn poll_elapsed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The selector tells of each start once, so that the count of the timer need not be read.
+        ready!(self.timer.poll_read_ready(cx))?.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+}
 
 /// Opens the other side of a terminal. By the master, not by name: the name may mean something else, or nothing, where
 /// `/dev/pts` is another one.

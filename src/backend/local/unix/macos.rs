@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::check;
 use super::launch::{LaunchFailure, Prepared, Stage};
@@ -39,6 +41,24 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// What a pipe holds: see [`ENLARGES_PIPES`].
 pub(super) fn enlarge_pipe(_fd: RawFd) -> usize {
     64 << 10
+}
+
+/// There is none: output is never paced, see [`ENLARGES_PIPES`].
+#[derive(Debug)]
+pub(super) enum Pacer {}
+
+impl Pacer {
+    pub(super) fn new() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn start(&self, _period: Duration) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn poll_elapsed(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match *self {}
+    }
 }
 
 /// Opens the other side of a terminal.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -15,20 +16,31 @@ use crate::request::TerminalSize;
 #[derive(Debug)]
 pub(in crate::backend::local) struct OutputReader {
     // First, so that it leaves the selector before the descriptor can be closed.
-    watch: Option<AsyncFd<Arc<OwnedFd>>>,
+    wake: Wake,
     fd: Arc<OwnedFd>,
     is_terminal: bool,
     /// Kept open until the output is drained, where the system would else discard it.
     held_slave: Option<Arc<OwnedFd>>,
 }
 
+/// What wakes a reader.
+#[derive(Debug)]
+enum Wake {
+    /// Nothing: it is read by who wants to.
+    Nothing,
+    /// The stream itself.
+    Stream(AsyncFd<Arc<OwnedFd>>),
+    /// The clock, some time after there was nothing left to read.
+    Clock { pacer: platform::Pacer, period: Duration, due: bool },
+}
+
 impl OutputReader {
     pub(super) fn pipe(fd: OwnedFd) -> Self {
-        Self { watch: None, fd: Arc::new(fd), is_terminal: false, held_slave: None }
+        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: false, held_slave: None }
     }
 
     pub(super) fn terminal(fd: OwnedFd, held_slave: Option<Arc<OwnedFd>>) -> Self {
-        Self { watch: None, fd: Arc::new(fd), is_terminal: true, held_slave }
+        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: true, held_slave }
     }
 
     /// Lets the stream come to its end once the process has exited and nothing more is there.
@@ -36,20 +48,24 @@ impl OutputReader {
         self.held_slave = None;
     }
 
-    /// Has the runtime watch the stream, so that [`OutputReader::poll_read`] wakes. Must be called within a runtime.
+    /// Has the stream itself wake who reads it. Must be called within a runtime.
     pub(in crate::backend::local) fn watch(&mut self) -> io::Result<()> {
-        if self.watch.is_none() {
-            self.watch = Some(watch(&self.fd, Interest::READABLE)?);
+        if !matches!(self.wake, Wake::Stream(_)) {
+            self.wake = Wake::Stream(watch(&self.fd, Interest::READABLE)?);
         }
         Ok(())
     }
 
-    /// Ends the watch. A stream that is written to all the time costs its writer a wake-up of the selector each time.
-    pub(in crate::backend::local) fn unwatch(&mut self) {
-        self.watch = None;
+    /// Has the clock wake who reads it, `period` after there was nothing left. A stream that is watched costs its writer
+    /// a wake-up of the selector for each piece. Must be called within a runtime.
+    pub(in crate::backend::local) fn pace(&mut self, period: Duration) -> io::Result<()> {
+        let pacer = platform::Pacer::new()?;
+        pacer.start(period)?;
+        self.wake = Wake::Clock { pacer, period, due: false };
+        Ok(())
     }
 
-    /// Whether the stream can hold more than it does by default.
+    /// Whether the stream can hold more than it does by default, and so be paced.
     pub(in crate::backend::local) fn can_be_enlarged(&self) -> bool {
         platform::ENLARGES_PIPES && !self.is_terminal
     }
@@ -61,58 +77,75 @@ impl OutputReader {
 
     /// Appends what there is to `buffer`, up to its capacity; zero bytes are the end of the stream.
     ///
-    /// Without a watch it never wakes.
+    /// When it is paced, [`io::ErrorKind::WouldBlock`] says that all there was at the last tick has been read. Unless it
+    /// is watched or paced it never wakes.
     pub(in crate::backend::local) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        let Some(watched) = &self.watch else {
-            return match self.read_now(buffer) {
-                Ok(Some(count)) => Poll::Ready(Ok(count)),
-                Ok(None) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
-            };
-        };
         loop {
-            let mut guard = ready!(watched.poll_read_ready(cx))?;
-            let room = buffer.capacity() - buffer.len();
-            match self.read_now(buffer)? {
-                Some(count) => {
-                    // Less than there was room for means that the stream is empty now: its next byte wakes the
-                    // selector again, and one more call that says so is saved. The end stays ready for ever.
-                    if count > 0 && count < room {
-                        guard.clear_ready();
-                    }
-                    return Poll::Ready(Ok(count));
+            match &mut self.wake {
+                Wake::Nothing => {
+                    return match read_now(&self.fd, self.is_terminal, buffer)? {
+                        Some(count) => Poll::Ready(Ok(count)),
+                        None => Poll::Pending,
+                    };
                 }
-                None => guard.clear_ready(),
+                Wake::Stream(watched) => {
+                    let mut guard = ready!(watched.poll_read_ready(cx))?;
+                    let room = buffer.capacity() - buffer.len();
+                    match read_now(&self.fd, self.is_terminal, buffer)? {
+                        Some(count) => {
+                            // Less than there was room for means that the stream is empty now: its next byte wakes
+                            // the selector again, and one more call that says so is saved. The end stays ready for
+                            // ever.
+                            if count > 0 && count < room {
+                                guard.clear_ready();
+                            }
+                            return Poll::Ready(Ok(count));
+                        }
+                        None => guard.clear_ready(),
+                    }
+                }
+                Wake::Clock { pacer, period, due } => {
+                    if !*due {
+                        ready!(pacer.poll_elapsed(cx))?;
+                        *due = true;
+                    }
+                    if let Some(count) = read_now(&self.fd, self.is_terminal, buffer)? {
+                        return Poll::Ready(Ok(count));
+                    }
+                    *due = false;
+                    pacer.start(*period)?;
+                    return Poll::Ready(Err(io::ErrorKind::WouldBlock.into()));
+                }
             }
         }
     }
+}
 
-    /// The same without waiting: none if there is nothing now.
-    pub(in crate::backend::local) fn read_now(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
-        let before = buffer.len();
-        loop {
-            match read(self.fd.as_raw_fd(), buffer) {
-                Ok(0) => break,
-                Ok(_) if !self.is_terminal || buffer.len() == buffer.capacity() => break,
-                // A terminal yields a line or a page at a time, however much there is.
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if buffer.len() == before {
-                        return Ok(None);
-                    }
-                    break;
+/// Reads what there is: none if there is nothing now, zero bytes at the end.
+fn read_now(fd: &OwnedFd, is_terminal: bool, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let before = buffer.len();
+    loop {
+        match read(fd.as_raw_fd(), buffer) {
+            Ok(0) => break,
+            Ok(_) if !is_terminal || buffer.len() == buffer.capacity() => break,
+            // A terminal yields a line or a page at a time, however much there is.
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if buffer.len() == before {
+                    return Ok(None);
                 }
-                // The last descriptor of the terminal's other side was closed.
-                Err(error) if self.is_terminal && error.raw_os_error() == Some(libc::EIO) => break,
-                Err(error) => return Err(error),
+                break;
             }
+            // The last descriptor of the terminal's other side was closed.
+            Err(error) if is_terminal && error.raw_os_error() == Some(libc::EIO) => break,
+            Err(error) => return Err(error),
         }
-        Ok(Some(buffer.len() - before))
     }
+    Ok(Some(buffer.len() - before))
 }
 
 /// The writing end of the input pipe, or a terminal.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::windows::io::{AsRawHandle, IntoRawHandle, OwnedHandle};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::net::windows::named_pipe::NamedPipeServer;
 use windows::Win32::Foundation::{
@@ -117,8 +118,10 @@ impl OutputReader {
         self.end.watch()
     }
 
-    /// Without effect: a stream that was watched once cannot be read without it.
-    pub(in crate::backend::local) fn unwatch(&mut self) {}
+    /// Without effect: a stream that was watched once cannot be read without it. Only one that can be enlarged is paced.
+    pub(in crate::backend::local) fn pace(&mut self, _period: Duration) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Whether the stream can hold more than it does by default: it cannot.
     pub(in crate::backend::local) fn can_be_enlarged(&self) -> bool {
@@ -126,7 +129,9 @@ impl OutputReader {
     }
 
     /// Without effect: how much a pipe holds is fixed.
-    pub(in crate::backend::local) fn enlarge(&self) {}
+    pub(in crate::backend::local) fn enlarge(&self) -> usize {
+        0
+    }
 
     /// Appends what there is to `buffer`, up to its capacity; zero bytes are the end of the stream.
     ///
