@@ -166,6 +166,19 @@ impl Supervisor {
         more
     }
 
+    /// Reads all that is there, whatever the runtime has heard of it: as much as a pipe can hold at most, since a stream
+    /// can be written to for ever.
+    fn read_all(&mut self, cx: &mut Context<'_>, now: Instant) {
+        for stream in self.streams.iter_mut().flatten() {
+            stream.reader.look_again();
+        }
+        for _ in 0..POLLS_FOR_ALL {
+            if !self.read(cx, now) {
+                break;
+            }
+        }
+    }
+
     /// Reads one chunk of a stream.
     fn read_once(&mut self, index: usize, cx: &mut Context<'_>, now: Instant) -> Progress {
         let exited = self.is_exited();
@@ -291,7 +304,7 @@ impl Supervisor {
         self.phase = Phase::Exited { at: now };
         self.time_limit = None;
         self.end_gathering();
-        self.read(cx, now);
+        self.read_all(cx, now);
         let mut control = self.shared.control();
         control.exited = true;
         if let Some(child) = control.child.as_mut().filter(|child| child.outlives_leader()) {
@@ -310,12 +323,7 @@ impl Supervisor {
             return;
         }
         if self.cut_at().is_some_and(|deadline| deadline <= now) && self.shared.events.has_room() {
-            // What a pipe can hold at most. A stream that is written to for ever is given up all the same.
-            for _ in 0..READS_BEFORE_CUT {
-                if !self.read(cx, now) {
-                    break;
-                }
-            }
+            self.read_all(cx, now);
             if self.shared.events.has_room() {
                 self.cut_streams();
             }
@@ -476,8 +484,8 @@ impl Drop for Supervisor {
 
 /// Chunks of one stream in one poll, before others have their turn.
 const READS_A_POLL: u32 = 8;
-/// Polls' worth of reading before a stream is given up: more than the largest pipe holds.
-const READS_BEFORE_CUT: u32 = 4;
+/// Polls' worth of reading: more than the largest pipe holds.
+const POLLS_FOR_ALL: u32 = 4;
 /// How long after a kill the ends of the other members of the group may take to show.
 const SETTLE: Duration = Duration::from_millis(50);
 const FIRST_LINGER_PAUSE: Duration = Duration::from_millis(2);

@@ -21,6 +21,8 @@ pub(in crate::backend::local) struct OutputReader {
     is_terminal: bool,
     /// Kept open until the output is drained, where the system would else discard it.
     held_slave: Option<Arc<OwnedFd>>,
+    /// There may be more than the runtime has heard of.
+    look: bool,
 }
 
 /// What wakes a reader.
@@ -36,11 +38,17 @@ enum Wake {
 
 impl OutputReader {
     pub(super) fn pipe(fd: OwnedFd) -> Self {
-        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: false, held_slave: None }
+        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: false, held_slave: None, look: false }
     }
 
     pub(super) fn terminal(fd: OwnedFd, held_slave: Option<Arc<OwnedFd>>) -> Self {
-        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: true, held_slave }
+        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: true, held_slave, look: false }
+    }
+
+    /// Has the next reads look at the stream itself, not only at what the runtime has heard of it: what a process wrote
+    /// before its exit is there when the exit is noticed, while the news of either may come in any order.
+    pub(in crate::backend::local) fn look_again(&mut self) {
+        self.look = true;
     }
 
     /// Lets the stream come to its end once the process has exited and nothing more is there.
@@ -84,6 +92,12 @@ impl OutputReader {
         cx: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
+        if self.look {
+            if let Some(count) = read_now(&self.fd, self.is_terminal, buffer)? {
+                return Poll::Ready(Ok(count));
+            }
+            self.look = false;
+        }
         loop {
             match &mut self.wake {
                 Wake::Nothing => {

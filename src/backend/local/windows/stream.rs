@@ -118,6 +118,9 @@ impl OutputReader {
         self.end.watch()
     }
 
+    /// Without effect: a read is under way all the time, and its outcome is seen at once.
+    pub(in crate::backend::local) fn look_again(&mut self) {}
+
     /// Without effect: a stream that was watched once cannot be read without it. Only one that can be enlarged is paced.
     pub(in crate::backend::local) fn pace(&mut self, _period: Duration) -> io::Result<()> {
         Ok(())
