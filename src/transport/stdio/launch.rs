@@ -35,7 +35,7 @@ type Ended = Pin<Box<dyn Future<Output = Option<EndOfServer>> + Send>>;
 
 /// How to launch a server that speaks over its standard streams. Each connection is a new child process.
 ///
-/// The child gets the environment of this process without the [credentials of an executor](self#credentials), runs in a
+/// The child gets the environment of this process without the [credentials of an executor](#credentials), runs in a
 /// process group of its own (a job object on Windows), and is ended with its group: when the connection is closed or
 /// dropped its input ends, after a second it is asked to end, after the [stop grace](Self::stop_grace) it is killed.
 /// What a child that ends by itself leaves in its group is killed too.
