@@ -14,10 +14,7 @@ async fn nonsense_instead_of_a_handshake_is_the_peers_fault() {
         let (remote, mut peer) = Peer::pipelined(ClientConfig::default());
         peer.expect("initialize").await;
         peer.send_raw(nonsense.to_owned()).await;
-        let error = match remote.ready().await {
-            Err(error) => error,
-            Ok(()) => panic!("{nonsense:?} is no handshake"),
-        };
+        let Err(error) = remote.ready().await else { panic!("{nonsense:?} is no handshake") };
         assert!(matches!(error, ConnectError::Peer(_)), "{nonsense:?}: {error:?}");
         assert!(!error.is_retryable());
     }

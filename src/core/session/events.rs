@@ -98,10 +98,9 @@ impl Session {
         let Some(route) = self.routes.get_mut(&key) else { return };
         match route.start {
             Start::Held => {
-                if let Some(index) = self.held.iter().position(|held| held.route == key) {
-                    if let Some(held) = self.held.remove(index) {
-                        self.answer(held.token, Err(Failure::Closed));
-                    }
+                let index = self.held.iter().position(|held| held.route == key);
+                if let Some(held) = index.and_then(|index| self.held.remove(index)) {
+                    self.answer(held.token, Err(Failure::Closed));
                 }
                 self.forget(key);
                 return;

@@ -47,7 +47,7 @@ impl Inbox {
                 self.exit_published = true;
             }
         }
-        let first_chunk = result.chunks.first().map_or(horizon.saturating_add(1), |chunk| chunk.seq);
+        let first_chunk = result.chunks.first().map_or_else(|| horizon.saturating_add(1), |chunk| chunk.seq);
         let offset = result.longarm.map(|extension| extension.offset);
         self.take_chunks(&result.chunks)?;
         self.publish_to(horizon, first_chunk, offset, result.sandbox_denied, out)
@@ -70,10 +70,8 @@ impl Inbox {
         if max_bytes.is_some_and(|max| bytes > max) && result.chunks.len() > 1 {
             return Err(bad_result("more bytes than were asked for"));
         }
-        if let Fact::Known { seq, .. } = self.close {
-            if last >= seq {
-                return Err(bad_result("a chunk after the close event"));
-            }
+        if matches!(self.close, Fact::Known { seq, .. } if last >= seq) {
+            return Err(bad_result("a chunk after the close event"));
         }
         Ok(last)
     }
