@@ -7,8 +7,11 @@
 //!
 //! The events of each process are held within a bound until they are read. Towards a peer with the extension the bytes
 //! count as seen only when they are read: beyond the bound the peer stops reading from that process, and nothing is
-//! lost. A plain peer goes on sending; what does not fit is fetched again with `process/read` once the reader has caught
-//! up, and what the peer has dropped meanwhile shows as a [`Gap`](crate::event::Gap).
+//! lost. A plain peer does not know how far a reader is. One that is only a little slower than its process holds that
+//! peer's messages up for a quarter of a second at most, in which the process waits; of one that stops, what does not fit
+//! is let go, fetched again with `process/read` once the reader has caught up, and what the peer has dropped meanwhile
+//! shows as a [`Gap`](crate::event::Gap). So towards a plain peer nothing is lost while at most its retained bound (1 MiB)
+//! for each process is behind.
 //!
 //! # Towards a plain peer
 //!

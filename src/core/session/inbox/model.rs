@@ -69,10 +69,8 @@ impl Model {
         let mut offset = outputs.iter().map(|output| output.bytes.len() as u64).sum();
         for output in retained.iter().filter(|output| output.seq > after_seq) {
             let size = output.bytes.len() as u64;
-            if let Some(max) = max_bytes {
-                if !chunks.is_empty() && (sum >= max || sum + size > max) {
-                    break;
-                }
+            if !chunks.is_empty() && max_bytes.is_some_and(|max| sum >= max || sum + size > max) {
+                break;
             }
             sum += size;
             if chunks.is_empty() {

@@ -102,10 +102,12 @@ fn an_event_larger_than_the_window_is_a_violation_wherever_it_comes() {
     }
 }
 
+type Work<'a> = &'a dyn Fn(&mut Inbox, &mut Vec<Event>) -> Result<(), WaitError>;
+
 #[test]
 fn contradictions_are_violations() {
     let now = start();
-    let step = |work: &dyn Fn(&mut Inbox, &mut Vec<Event>) -> Result<(), WaitError>| {
+    let step = |work: Work<'_>| {
         let mut inbox = inbox(&config(1_000));
         let mut out = Vec::new();
         work(&mut inbox, &mut out).unwrap_err().to_string()
@@ -205,9 +207,9 @@ fn a_hole_in_live_events_is_read_after_a_while_and_else_is_a_gap() {
 
 #[test]
 fn attaching_rebuilds_what_happened_meanwhile() {
-    for (exit_at, happened) in [(3, 0), (3, 3), (3, 4), (3, 5), (1, 3), (1, 5), (0, 5), (2, 5)] {
+    for (exit_at, happened) in [(3, 0_u64), (3, 3), (3, 4), (3, 5), (1, 3), (1, 5), (0, 5), (2, 5)] {
         // Behind the last event there is nothing to follow.
-        for after_seq in 0..=happened.min(4) as u64 {
+        for after_seq in 0..=happened.min(4) {
             for extended in [false, true] {
                 let (now, mut out) = (start(), Vec::new());
                 let mut model = Model::new(&[10; 3], exit_at, 9, extended);
@@ -404,7 +406,7 @@ proptest! {
                 }
                 Step::Consume(count) => {
                     taken = (taken + count).min(out.len());
-                    inbox.handle_consumed(now, consumption(&out[..taken].to_vec()), &mut out).unwrap();
+                    inbox.handle_consumed(now, consumption(&out[..taken]), &mut out).unwrap();
                 }
                 Step::AskRead => {
                     if let Some(spec) = inbox.wants_read(now).filter(|_| !reading) {
