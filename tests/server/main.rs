@@ -7,6 +7,7 @@ mod hostile;
 mod load;
 mod processes;
 mod sessions;
+mod transcripts;
 
 use std::sync::Arc;
 

@@ -1,0 +1,334 @@
+//! The recordings of the reference, replayed against this server: what its client sent is sent, and what its server
+//! answered is compared, member by member. Where ours differs on purpose, the difference is listed with its reason; one
+//! that is listed and not found fails the test as much as one that is found and not listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use longarm::server::Server;
+use longarm::{Local, LocalConfig};
+use serde_json::{Value, json};
+
+use crate::client::{RawClient, decode};
+
+/// Where ours differs: transcript, method, member, and why.
+const KNOWN_DIFFERENCES: &[(&str, &str, &str, &str)] = &[
+    ("handshake", "initialize", "result.environmentInfo.executorVersion", "the version is our own"),
+    ("handshake", "initialize", "result.environmentInfo.providerId", "there is no build id"),
+    ("handshake", "initialize", "result.environmentInfo.prependPathDirs", "no programs are bundled"),
+    ("handshake", "initialize", "result.environmentInfo.capabilities", "only what this server has is announced"),
+    ("session_resume", "initialize", "result.environmentInfo.executorVersion", "the version is our own"),
+    ("session_resume", "initialize", "result.environmentInfo.providerId", "there is no build id"),
+    ("session_resume", "initialize", "result.environmentInfo.prependPathDirs", "no programs are bundled"),
+    ("session_resume", "initialize", "result.environmentInfo.capabilities", "only what this server has is announced"),
+    ("environment", "environment/info", "result.executorVersion", "the version is our own"),
+    ("environment", "environment/info", "result.providerId", "there is no build id"),
+    ("environment", "environment/info", "result.prependPathDirs", "no programs are bundled"),
+    ("environment", "environment/info", "result.capabilities", "only what this server has is announced"),
+    (
+        "envelope_errors",
+        "(malformed)",
+        "error.message",
+        "the text of a malformed message names the fault, not the peer",
+    ),
+    ("envelope_errors", "environment/status", "error.message", "the text of a decoding error is the decoder's"),
+    ("envelope_errors", "process/read", "error.message", "the text of a decoding error is the decoder's"),
+    ("process_read", "process/read", "error.message", "the text of a decoding error is the decoder's"),
+    (
+        "process_start_errors",
+        "process/start",
+        "error.message",
+        "our texts name the program, the directory or the element",
+    ),
+    (
+        "process_start_errors",
+        "process/start",
+        "error.data.longarm",
+        "the details from which our client makes its error",
+    ),
+    ("process_start_errors", "process/start", "error.code", "an empty program and a NUL are the request's fault (A8)"),
+    (
+        "process_start_errors",
+        "process/start",
+        "error.data.kind",
+        "the same, and a program not found is so on a terminal too",
+    ),
+    ("process_terminate", "process/exited", "params.exitCode", "128 + n on a terminal as elsewhere"),
+];
+
+const TRANSCRIPTS: &[&str] = &[
+    "handshake",
+    "handshake_unknown_session",
+    "handshake_initialized_too_early",
+    "envelope_errors",
+    "environment",
+    "process_start_pipe",
+    "process_start_tty",
+    "process_start_errors",
+    "process_read",
+    "process_write",
+    "process_signal",
+    "process_terminate",
+    "process_late_output",
+    "env_policy",
+    "session_resume",
+    "concurrent_requests_default",
+    "concurrent_requests_4",
+];
+
+#[tokio::test]
+async fn recordings_of_the_reference_are_answered_alike() {
+    let mut found = BTreeSet::new();
+    let mut unexpected = Vec::new();
+    for name in TRANSCRIPTS {
+        for (method, member, expected, actual) in replay(name).await {
+            let known = KNOWN_DIFFERENCES.iter().position(|(transcript, known_method, known_member, _)| {
+                transcript == name && *known_method == method && *known_member == member
+            });
+            match known {
+                Some(known) => {
+                    found.insert(known);
+                }
+                None => unexpected.push(format!("{name}: {method} {member}: {expected} became {actual}")),
+            }
+        }
+    }
+    assert!(unexpected.is_empty(), "not listed:\n{}", unexpected.join("\n"));
+    let gone: Vec<_> = KNOWN_DIFFERENCES
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !found.contains(index))
+        .map(|(_, known)| known)
+        .collect();
+    assert!(gone.is_empty(), "listed, and differing no more: {gone:?}");
+}
+
+type Difference = (String, String, Value, Value);
+
+struct Replay {
+    server: Server,
+    tmp: String,
+    session: Option<String>,
+    connections: BTreeMap<&'static str, RawClient>,
+    speaking: &'static str,
+    /// The requests by connection and id.
+    asked: BTreeMap<(&'static str, String), Value>,
+    /// Output by process and stream: what was recorded so far, and what came.
+    recorded: BTreeMap<(String, String), Vec<u8>>,
+    came: BTreeMap<(String, String), Vec<u8>>,
+    differences: Vec<Difference>,
+}
+
+async fn replay(name: &str) -> Vec<Difference> {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("cwd")).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(format!("{name}.jsonl"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let base: [(&str, &str); 9] = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", "/root"),
+        ("FOO", "foo"),
+        ("FOOBAR", "fb"),
+        ("MY_KEY", "k"),
+        ("Api_Token", "t"),
+        ("TERM", "xterm"),
+        ("LANG", "C.UTF-8"),
+        ("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "never"),
+    ];
+    let base = base.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
+    let config = LocalConfig::from_host().base_env(base).default_cwd(directory.path().join("cwd"));
+    let server = Server::new(Arc::new(Local::new(config)));
+    let mut client = RawClient::connect(&server).0;
+    if !name.starts_with("handshake") && name != "session_resume" {
+        client.initialize(None, &[]).await.unwrap();
+    }
+    let mut replay = Replay {
+        server,
+        tmp: directory.path().to_str().unwrap().to_owned(),
+        session: None,
+        connections: BTreeMap::from([("first", client)]),
+        speaking: "first",
+        asked: BTreeMap::new(),
+        recorded: BTreeMap::new(),
+        came: BTreeMap::new(),
+        differences: Vec::new(),
+    };
+    for line in text.lines() {
+        replay.step(&serde_json::from_str(line).unwrap()).await;
+    }
+    replay.finish().await
+}
+
+impl Replay {
+    fn client(&mut self) -> &mut RawClient {
+        self.connections.get_mut(self.speaking).unwrap()
+    }
+
+    async fn step(&mut self, line: &Value) {
+        if let Some(event) = line["event"].as_str() {
+            return self.event(event).await;
+        }
+        if line["dir"] == "c2s" {
+            let text = match line["raw"].as_str() {
+                Some(raw) => raw.to_owned(),
+                None => line["msg"].to_string(),
+            };
+            let session = self.session.clone().unwrap_or_else(|| "<SESSION>".into());
+            let text = text.replace("<TMP>", &self.tmp).replace("<SESSION>", &session);
+            // The times of this command are made events, so that load cannot mix up what comes when.
+            let go = format!("until [ -e {}/go ]; do sleep 0.02; done;", self.tmp);
+            let text = text.replace("while-detached; sleep 1;", &format!("while-detached; {go}"));
+            if self.speaking == "third" && text.contains("process/read") {
+                self.await_what_came_while_detached().await;
+            }
+            if let Ok(message) = serde_json::from_str::<Value>(&text)
+                && message["method"].is_string()
+            {
+                self.asked.insert((self.speaking, message["id"].to_string()), message);
+            }
+            return self.client().send_text(text).await;
+        }
+        let recorded = &line["msg"];
+        match recorded["method"].as_str() {
+            None => self.answer(recorded).await,
+            Some("process/output") => self.output(&recorded["params"]).await,
+            Some(method) => self.notification(method, recorded).await,
+        }
+    }
+
+    async fn event(&mut self, event: &str) {
+        match event {
+            "connection closed without a close frame" => assert_eq!(self.client().next().await, None),
+            "second connection opened" => self.open("second"),
+            "third connection opened" => self.open("third"),
+            "second connection closed" => {
+                self.connections.remove("second");
+            }
+            "first connection closed" => {
+                self.connections.remove("first");
+                while self.server.counts().attached > 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            other => panic!("what is {other:?}?"),
+        }
+    }
+
+    fn open(&mut self, name: &'static str) {
+        self.connections.insert(name, RawClient::connect(&self.server).0);
+        self.speaking = name;
+    }
+
+    async fn answer(&mut self, recorded: &Value) {
+        let id = recorded["id"].clone();
+        let request = self.asked.get(&(self.speaking, id.to_string())).cloned().unwrap_or_default();
+        let method = request["method"].as_str().unwrap_or("(malformed)").to_owned();
+        let mut answer = self.client().next_where(|message| message["id"] == id).await;
+        // A waiting read is answered by the first news; the recorded one came a moment later, after the close.
+        while recorded["result"]["closed"] == true && answer["result"]["closed"] == false {
+            self.client().send_text(request.to_string()).await;
+            answer = self.client().next_where(|message| message["id"] == id).await;
+        }
+        if let Some(session) = answer["result"]["sessionId"].as_str() {
+            self.session.get_or_insert_with(|| session.to_owned());
+        }
+        self.compare(&method, "", recorded, &answer);
+        if self.speaking == "third" && method == "process/read" {
+            self.client().others.retain(|message| message["method"] != "process/output");
+            std::fs::write(Path::new(&self.tmp).join("go"), "").unwrap();
+        }
+    }
+
+    /// Until the client came back, the recorded one took its time; this one asks.
+    async fn await_what_came_while_detached(&mut self) {
+        let mut probe = json!({"id": "probe", "method": "process/read"});
+        probe["params"] = json!({"processId": "bg", "waitMs": 20_000});
+        self.client().send_text(probe.to_string()).await;
+        let read = self.client().next_where(|message| message["id"] == "probe").await;
+        assert_eq!(read["result"]["chunks"].as_array().map(Vec::len), Some(1));
+        self.client().others.retain(|message| message["method"] != "process/output");
+    }
+
+    /// Output may come in other pieces than were recorded: its bytes are compared.
+    async fn output(&mut self, params: &Value) {
+        let key = |params: &Value| {
+            (params["processId"].as_str().unwrap().to_owned(), params["stream"].as_str().unwrap().to_owned())
+        };
+        let wanted = key(params);
+        let chunk = params["chunk"].as_str().unwrap();
+        self.recorded.entry(wanted.clone()).or_default().extend(decode(chunk));
+        while self.came.get(&wanted).map_or(0, Vec::len) < self.recorded[&wanted].len() {
+            let event = self.client().next_where(|message| message["method"] == "process/output").await;
+            let bytes = decode(event["params"]["chunk"].as_str().unwrap());
+            self.came.entry(key(&event["params"])).or_default().extend(bytes);
+        }
+    }
+
+    async fn notification(&mut self, method: &str, recorded: &Value) {
+        let process = recorded["params"]["processId"].clone();
+        let wanted = |message: &Value| message["method"] == method && message["params"]["processId"] == process;
+        let event = self.client().next_where(wanted).await;
+        // The number counts the pieces of output too.
+        let (mut recorded, mut event) = (recorded.clone(), event);
+        for message in [&mut recorded, &mut event] {
+            message["params"]["seq"] = json!(0);
+        }
+        self.compare(method, "", &recorded, &event);
+    }
+
+    fn compare(&mut self, method: &str, path: &str, recorded: &Value, actual: &Value) {
+        // What this machine has is not the recorded machine's.
+        let of_the_machine = ["shell", "userHomeDir", "temporaryDirectories", "tempDir"];
+        if of_the_machine.iter().any(|member| path.ends_with(member)) {
+            assert_eq!(std::mem::discriminant(recorded), std::mem::discriminant(actual), "{path}");
+            return;
+        }
+        match (recorded, actual) {
+            (Value::Object(members), Value::Object(ours)) if !path.ends_with("capabilities") => {
+                let names: BTreeSet<_> = members.keys().chain(ours.keys()).collect();
+                for name in names {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    match (members.get(name), ours.get(name)) {
+                        (Some(recorded), Some(actual)) => self.compare(method, &path, recorded, actual),
+                        (recorded, actual) => self.differ(method, &path, recorded, actual),
+                    }
+                }
+            }
+            (Value::String(recorded), Value::String(actual)) => {
+                let session = self.session.clone().unwrap_or_else(|| "<SESSION>".into());
+                let expected = recorded.replace("<TMP>", &self.tmp).replace("<SESSION>", &session);
+                if expected != *actual {
+                    self.differ(method, path, Some(&json!(expected)), Some(&json!(actual)));
+                }
+            }
+            (recorded, actual) if recorded != actual => self.differ(method, path, Some(recorded), Some(actual)),
+            _ => {}
+        }
+    }
+
+    fn differ(&mut self, method: &str, path: &str, recorded: Option<&Value>, actual: Option<&Value>) {
+        // A whole object that is missing or added differs by each of its members.
+        let whole = [recorded, actual].into_iter().flatten().next();
+        if recorded.is_none() != actual.is_none()
+            && let Some(Value::Object(members)) = whole
+            && path.ends_with("data")
+        {
+            for (name, value) in members {
+                let (recorded, actual) = (recorded.map(|_| value), actual.map(|_| value));
+                self.differ(method, &format!("{path}.{name}"), recorded, actual);
+            }
+            return;
+        }
+        let value = |value: Option<&Value>| value.cloned().unwrap_or_else(|| json!("(absent)"));
+        self.differences.push((method.into(), path.into(), value(recorded), value(actual)));
+    }
+
+    async fn finish(self) -> Vec<Difference> {
+        assert_eq!(self.recorded, self.came, "the same bytes");
+        drop(self.connections);
+        self.server.shutdown().await;
+        self.differences
+    }
+}
