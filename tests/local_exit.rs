@@ -12,7 +12,7 @@ use longarm::Signal;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{ExecBackend, Terminate};
 use longarm::error::{SpawnError, WaitError};
-use longarm::event::Event;
+use longarm::event::{Event, OutputStream};
 use longarm::status::LimitExceeded;
 
 /// The number in the first line that a script printed.
@@ -90,7 +90,9 @@ async fn terminate_lets_a_process_end_by_itself_and_drains_it() {
     let mut bytes = 0;
     let status = loop {
         match next(&mut spawned.events).await {
-            Event::Output(output) => bytes += output.bytes.len(),
+            // The shell also says on the other stream that its helper was terminated.
+            Event::Output(output) if output.stream == OutputStream::Stdout => bytes += output.bytes.len(),
+            Event::Output(_) => {}
             Event::Exited(exited) => break exited.status,
             other => panic!("{other:?}"),
         }
