@@ -211,7 +211,8 @@ async fn streams_can_be_closed_a_bounded_time_after_the_exit() {
     assert!(closed.cut);
     assert!(is_alive(inner), "it is left alone");
     run(&local, sh(&format!("kill -9 {inner}"))).await;
-    let whole = run(&local, sh("(sleep 0.1; echo in time) &")).await;
+    let patient = Local::new(LocalConfig::from_host().close_streams_after_exit(Some(PATIENCE)));
+    let whole = run(&patient, sh("(sleep 0.1; echo in time) &")).await;
     assert_eq!((whole.stdout.as_slice(), whole.closed.cut), (&b"in time\n"[..], false));
 }
 
