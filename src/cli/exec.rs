@@ -5,7 +5,9 @@ mod json;
 mod output;
 mod place;
 mod stop;
+mod throttle;
 
+use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::time::timeout;
 
 use self::output::{Output, OutputError};
 use self::stop::Stopper;
+use self::throttle::Gate;
 use super::args::{ExecArgs, Inherit};
 use super::{FAILED, TIMED_OUT, complain, explain, os};
 
@@ -103,11 +106,11 @@ fn exit_code(status: ExitStatus, time_limit: Option<Duration>) -> u8 {
 
 async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     let mut signals = os::Signals::new().map_err(|error| Failure::Reason(explain(&error)))?;
-    let environment = tokio::select! {
-        environment = place::connect(&args) => environment?,
+    let (environment, gate) = tokio::select! {
+        connected = place::connect(&args) => connected?,
         () = signals.stop() => return Err(Failure::Interrupted),
     };
-    let result = run_in(&environment, &args, &mut signals).await;
+    let result = run_in(&environment, &gate, &args, &mut signals).await;
     // What still runs belongs to nobody after this; an error has the last word.
     let closed = timeout(CLOSE_TIME, environment.close()).await;
     if closed.is_err() && result.is_ok() {
@@ -116,7 +119,12 @@ async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     result
 }
 
-async fn run_in(environment: &Environment, args: &ExecArgs, signals: &mut os::Signals) -> Result<ExitStatus, Failure> {
+async fn run_in(
+    environment: &Environment,
+    gate: &Gate,
+    args: &ExecArgs,
+    signals: &mut os::Signals,
+) -> Result<ExitStatus, Failure> {
     let features = environment.features();
     if args.interactive && !args.tty && !features.close_stdin && !os::stdin_is_terminal() {
         let reason = "the server cannot pass on the end of standard input (-i); use -it or a longarm server";
@@ -134,7 +142,7 @@ async fn run_in(environment: &Environment, args: &ExecArgs, signals: &mut os::Si
         false => None,
     };
     let follows_size = args.tty && features.resize;
-    let result = attend(&mut process, args, follows_size, &mut output, signals).await;
+    let result = attend(&mut process, gate, args, follows_size, &mut output, signals).await;
     // Before anything is said, and whatever happened.
     drop(raw_mode);
     let result = match result {
@@ -208,6 +216,7 @@ struct Ended {
 /// Carries output, input and signals until the end of the command.
 async fn attend(
     process: &mut Process,
+    gate: &Gate,
     args: &ExecArgs,
     follows_size: bool,
     output: &mut Output,
@@ -218,7 +227,7 @@ async fn attend(
     let mut actions: FuturesUnordered<stop::Action> = FuturesUnordered::new();
     let mut input = pin!(input::forward(handle.clone(), args.tty));
     let mut input_open = args.interactive;
-    let mut pump = pin!(pump(process, output));
+    let mut pump = pin!(pump(process, gate, output));
     loop {
         tokio::select! {
             ended = &mut pump => return ended,
@@ -245,13 +254,13 @@ async fn attend(
 }
 
 /// Carries the events until the streams have ended, or have been silent for a while after the exit.
-async fn pump(process: &mut Process, output: &mut Output) -> Result<Ended, Failure> {
+async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result<Ended, Failure> {
     let mut status = None;
     let mut lost: Option<Lost> = None;
     let mut still_open = false;
     loop {
         let event = if status.is_some() {
-            match timeout(DRAIN_TIME, process.next_event()).await {
+            match timeout(DRAIN_TIME, next_event(process, gate)).await {
                 Ok(event) => event?,
                 Err(_) => {
                     still_open = true;
@@ -259,7 +268,7 @@ async fn pump(process: &mut Process, output: &mut Output) -> Result<Ended, Failu
                 }
             }
         } else {
-            process.next_event().await?
+            next_event(process, gate).await?
         };
         let Some(event) = event else { break };
         match &event {
@@ -276,4 +285,17 @@ async fn pump(process: &mut Process, output: &mut Output) -> Result<Ended, Failu
         Some(status) => Ok(Ended { status, lost, still_open }),
         None => Err(Failure::Reason("the events ended before the command did".into())),
     }
+}
+
+/// The next event. Where there is none yet, all that has come was taken.
+async fn next_event(process: &mut Process, gate: &Gate) -> Result<Option<Event>, WaitError> {
+    let mut next = pin!(process.next_event());
+    poll_fn(|cx| {
+        let polled = next.as_mut().poll(cx);
+        if polled.is_pending() {
+            gate.caught_up();
+        }
+        polled
+    })
+    .await
 }

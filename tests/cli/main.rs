@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod exec;
+mod reference;
 mod serve;
 mod support;
 mod terminal;

@@ -1,0 +1,110 @@
+//! One command, one connection: when its output is not taken, the connection is not read.
+//!
+//! A library client must not do this, since other processes share the connection; towards a peer without credits it
+//! reads on, and what a slow reader misses becomes a gap. Here the pipe of the system can do what it does for a local
+//! command: make it wait.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use longarm::error::TransportError;
+use longarm::transport::{Incoming, Outgoing, Transport};
+
+/// Bytes that may come before all that came earlier was taken. Well below what a client holds for one process.
+const AHEAD_BYTES: usize = 512 << 10;
+
+/// Says how far reading may go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gate(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    active: bool,
+    ahead_bytes: usize,
+    reader: Option<Waker>,
+    /// Grows while the gate is closed.
+    excuses: u64,
+}
+
+impl Gate {
+    /// From here on, the connection waits for [`caught_up`](Self::caught_up).
+    pub(super) fn activate(&self) {
+        self.lock().active = true;
+    }
+
+    /// All that has come was taken.
+    pub(super) fn caught_up(&self) {
+        let mut state = self.lock();
+        state.ahead_bytes = 0;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        let state = self.lock();
+        state.active && state.ahead_bytes >= AHEAD_BYTES
+    }
+
+    /// A number that never falls, and grows when it is asked for while the gate is closed.
+    fn excuses(&self) -> u64 {
+        let closed = self.is_closed();
+        let mut state = self.lock();
+        state.excuses += u64::from(closed);
+        state.excuses
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection behind a gate.
+#[derive(Debug)]
+pub(super) struct Throttled<T> {
+    pub(super) transport: T,
+    pub(super) gate: Gate,
+}
+
+impl<T: Transport> Transport for Throttled<T> {
+    fn split(self: Box<Self>) -> (Box<dyn Outgoing>, Box<dyn Incoming>) {
+        let (outgoing, incoming) = Box::new(self.transport).split();
+        (outgoing, Box::new(ThrottledIncoming { incoming, gate: self.gate }))
+    }
+
+    fn peer(&self) -> String {
+        self.transport.peer()
+    }
+}
+
+#[derive(Debug)]
+struct ThrottledIncoming {
+    incoming: Box<dyn Incoming>,
+    gate: Gate,
+}
+
+impl Stream for ThrottledIncoming {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.gate.is_closed() {
+            self.gate.lock().reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let next = ready!(Pin::new(&mut self.incoming).poll_next(cx));
+        if let Some(Ok(message)) = &next {
+            self.gate.lock().ahead_bytes += message.len();
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl Incoming for ThrottledIncoming {
+    /// While the gate is closed the silence is our own doing, and says nothing about the peer.
+    fn received_bytes(&self) -> u64 {
+        self.incoming.received_bytes() + self.gate.excuses()
+    }
+}
