@@ -1,0 +1,5 @@
+//! Pages to read, without code of their own.
+
+pub mod drop_and_cancel;
+pub mod executor;
+pub mod extension;
