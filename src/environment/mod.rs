@@ -8,6 +8,7 @@ use crate::backend::remote::Remote;
 use crate::backend::{ExecBackend, Features};
 use crate::config::ClientConfig;
 use crate::error::{CallError, ConnectError, SpawnError, WaitError};
+use crate::fs::{FileSystem, NoFileSystem};
 use crate::info::EnvironmentInfo;
 use crate::process::Process;
 use crate::request::{ExecRequest, ProcessId};
@@ -113,6 +114,11 @@ impl Environment {
     /// Nothing is lost when the future is dropped.
     pub async fn info(&self) -> Result<EnvironmentInfo, CallError> {
         self.backend.info().await
+    }
+
+    /// The files of the place. Every call of a place that offers none ends in `Unsupported`.
+    pub fn fs(&self) -> Arc<dyn FileSystem> {
+        self.backend.fs().unwrap_or_else(|| Arc::new(NoFileSystem))
     }
 
     /// The features beyond the plain wire that the place has.

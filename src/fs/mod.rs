@@ -8,8 +8,9 @@
 //! - **Symbolic links** are followed unless a call says [`Symlinks::Refuse`]; then no component of the path, including
 //!   the last, may be one. Links found *inside* a tree are never followed by [`FileSystem::copy`] and
 //!   [`FileSystem::remove`].
-//! - **Files** are regular files. A directory, a device or a FIFO in place of one is [`FsError::NotAFile`], checked on the
-//!   opened file, and opening never blocks on one.
+//! - **Files** are regular files, which is checked on the opened file, and opening never blocks on what is none: a
+//!   directory, a device or a FIFO is [`FsError::NotAFile`] to who reads, a directory [`FsError::IsADirectory`] to who
+//!   writes. Only a whole-file write and a copy may go to a device.
 //! - **Whole files** are read up to a limit, and written so that a write that fails leaves the former content
 //!   ([`WriteOptions`] says when that is not possible).
 //! - **Blocks** are positioned: there is no cursor, and any number of them may be in flight on a handle.
@@ -17,7 +18,10 @@
 
 mod entry;
 mod error;
+pub mod local;
+mod none;
 mod options;
+mod stream;
 mod walk;
 mod watch;
 
@@ -28,9 +32,12 @@ use bytes::Bytes;
 
 pub use self::entry::{DirectoryEntry, Metadata};
 pub use self::error::{FsError, InvalidFsRequest};
+pub use self::local::{LocalFileSystem, LocalFileSystemConfig};
+pub(crate) use self::none::NoFileSystem;
 pub use self::options::{
     CopyOptions, CreateDirectoryOptions, OpenMode, ReadOptions, RemoveOptions, Symlinks, WriteOptions,
 };
+pub use self::stream::{BLOCKS_IN_FLIGHT, FileReader, FileWriter, STREAM_BLOCK_BYTES};
 pub use self::walk::{SkipReason, Skipped, Walk, WalkEntry, WalkFailure, WalkKind, WalkOptions};
 pub use self::watch::MissingWatch;
 pub use crate::request::RequestPath;
@@ -176,7 +183,7 @@ pub trait FileHandle: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An [`FsError`]. `InvalidRequest` leaves the handle as it is; any other closes it.
+    /// An [`FsError`]. A length out of range leaves the handle as it is; any other error closes it.
     ///
     /// # Cancel safety
     ///

@@ -23,8 +23,7 @@ pub(super) struct Calls {
 
 type BoxFuture = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
-/// How a call ended. Handed on at once, never stored, so that its size costs nothing.
-#[allow(clippy::large_enum_variant)]
+/// How a call ended.
 pub(super) enum Ended {
     /// A start, whose process is not in its slot yet.
     Started(ProcessKey, Result<Spawned, SpawnError>),
@@ -38,7 +37,7 @@ impl Calls {
     }
 
     /// Carries out an action. Returns how it ended, if it did so at once, as most do.
-    pub(super) fn begin(&self, cx: &mut Context<'_>, action: Action, slots: &mut Slots) -> Option<Ended> {
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>, action: Action, slots: &mut Slots) -> Option<Ended> {
         match action {
             Action::Start { process, request } => {
                 let backend = Arc::clone(&self.backend);
@@ -104,7 +103,7 @@ impl Calls {
     }
 
     fn stdin<F>(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         process: ProcessKey,
         slots: &mut Slots,
@@ -129,13 +128,13 @@ impl Calls {
         None
     }
 
-    fn run(&self, cx: &mut Context<'_>, call: impl Future<Output = Completion> + Send + 'static) -> Option<Ended> {
+    fn run(&mut self, cx: &mut Context<'_>, call: impl Future<Output = Completion> + Send + 'static) -> Option<Ended> {
         let (_, registration) = AbortHandle::new_pair();
         let call: BoxFuture = Box::pin(async move { Ended::Completed(call.await) });
         self.run_abortable(cx, Abortable::new(call, registration))
     }
 
-    fn run_abortable(&self, cx: &mut Context<'_>, mut call: Abortable<BoxFuture>) -> Option<Ended> {
+    fn run_abortable(&mut self, cx: &mut Context<'_>, mut call: Abortable<BoxFuture>) -> Option<Ended> {
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(ended) => ended.ok(),
             Poll::Pending => {

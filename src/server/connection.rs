@@ -76,7 +76,7 @@ async fn lobby(
                 Ok(info) => {
                     let Some(taken) = link.take() else { break };
                     let (end, ended) = oneshot::channel();
-                    let attach = Box::new(Attach { link: taken, id, offer: params.longarm, info, end });
+                    let attach = Attach { link: taken, id, offer: params.longarm, info, end };
                     let attached = match &params.resume_session_id {
                         Some(session) => registry.resume(session, attach),
                         None => registry.open(attach),
@@ -84,9 +84,8 @@ async fn lobby(
                     match attached {
                         Ok(()) => return Ok(Some(ended)),
                         Err((refused, fault)) => {
-                            let Attach { link: refused, id, .. } = *refused;
-                            *link = Some(refused);
-                            fault.encode(&id)
+                            *link = Some(refused.link);
+                            fault.encode(&refused.id)
                         }
                     }
                 }

@@ -43,7 +43,7 @@ struct State {
 /// A session.
 #[derive(Debug)]
 struct Entry {
-    mailbox: mpsc::Sender<Box<Attach>>,
+    mailbox: mpsc::Sender<Attach>,
     /// When it is over; none while it is attached.
     expires_at: Option<Instant>,
 }
@@ -96,7 +96,7 @@ impl Registry {
     }
 
     /// Opens a session for a connection. Gives the connection back with the reason if there is no room.
-    pub(super) fn open(self: &Arc<Self>, attach: Box<Attach>) -> Result<(), (Box<Attach>, Fault)> {
+    pub(super) fn open(self: &Arc<Self>, attach: Attach) -> Result<(), (Attach, Fault)> {
         // Held until the task is there, so that a shutdown that this session comes before finds the task.
         let mut tasks = self.tasks();
         let mut state = self.state();
@@ -123,7 +123,7 @@ impl Registry {
     }
 
     /// Attaches a connection to a session that waits for one.
-    pub(super) fn resume(&self, id: &str, attach: Box<Attach>) -> Result<(), (Box<Attach>, Fault)> {
+    pub(super) fn resume(&self, id: &str, attach: Attach) -> Result<(), (Attach, Fault)> {
         let mut state = self.state();
         let unknown = |attach| Err((attach, Fault::unknown_session(id)));
         let Some(entry) = state.sessions.get_mut(id) else { return unknown(attach) };

@@ -42,7 +42,7 @@ pub(super) struct End {
 pub(super) struct Session {
     peer: Peer,
     registry: Arc<Registry>,
-    mailbox: mpsc::Receiver<Box<Attach>>,
+    mailbox: mpsc::Receiver<Attach>,
     attached: Option<Attached>,
     slots: Slots,
     calls: Calls,
@@ -60,7 +60,7 @@ struct Attached {
 }
 
 impl Session {
-    pub(super) fn new(peer: Peer, registry: Arc<Registry>, mailbox: mpsc::Receiver<Box<Attach>>) -> Self {
+    pub(super) fn new(peer: Peer, registry: Arc<Registry>, mailbox: mpsc::Receiver<Attach>) -> Self {
         let calls = Calls::new(Arc::clone(registry.backend()));
         let shutdown = Box::pin(registry.shutdown_begun());
         Self {
@@ -125,9 +125,8 @@ impl Session {
             return false;
         }
         let Poll::Ready(Some(attach)) = self.mailbox.poll_recv(cx) else { return false };
-        let Attach { link, id, offer, info, end } = *attach;
-        self.peer.attach(now, id, offer.as_ref(), info);
-        self.attached = Some(Attached { link, end });
+        self.peer.attach(now, attach.id, attach.offer.as_ref(), attach.info);
+        self.attached = Some(Attached { link: attach.link, end: attach.end });
         true
     }
 
@@ -256,7 +255,7 @@ impl Session {
         true
     }
 
-    fn is_over(&self, now: Instant) -> bool {
+    fn is_over(&mut self, now: Instant) -> bool {
         if let Some(deadline) = self.shutdown_deadline {
             return now >= deadline || self.peer.is_quiet();
         }

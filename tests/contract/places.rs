@@ -20,12 +20,12 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
 fn ours() -> Vec<(&'static str, Suite)> {
     vec![
         ("local", Suite::new(CHILD, || async { local() })),
-        ("memory", Suite::new(CHILD, over_memory)),
+        ("memory", Suite::new(CHILD, over_memory).without(Need::Files)),
         #[cfg(feature = "websocket")]
-        ("websocket", Suite::new(CHILD, over_websocket)),
+        ("websocket", Suite::new(CHILD, over_websocket).without(Need::Files)),
         #[cfg(feature = "cli")]
         // A server on standard streams ends with its client, and its processes with it.
-        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach)),
+        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach).without(Need::Files)),
     ]
 }
 
@@ -82,6 +82,7 @@ fn custom_executor() -> Suite {
         Need::Detach,
         // It passes on descriptors that this program itself has inherited.
         Need::CleanChildren,
+        Need::Files,
     ];
     lacks.into_iter().fold(suite, Suite::without)
 }
@@ -104,6 +105,7 @@ fn reference() -> Option<Suite> {
         Need::Backpressure,
         Need::PreciseErrors,
         Need::CleanChildren,
+        Need::Files,
     ];
     Some(lacks.into_iter().fold(suite, Suite::without))
 }

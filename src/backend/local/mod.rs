@@ -60,6 +60,7 @@ use self::spawner::Spawner;
 use self::supervisor::Supervisor;
 use super::{ExecBackend, Features, Spawned, Terminate};
 use crate::error::{CallError, OsError, SpawnError};
+use crate::fs::{FileSystem, LocalFileSystem, LocalFileSystemConfig};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 
@@ -74,13 +75,16 @@ pub struct Local {
     buffers: Arc<Buffers>,
     info: OnceCell<EnvironmentInfo>,
     login_shell: OnceCell<Option<std::ffi::OsString>>,
+    fs: Arc<LocalFileSystem>,
 }
 
 impl Local {
     /// A place with these settings. Nothing runs until the first process is spawned.
     pub fn new(config: LocalConfig) -> Self {
+        let fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
+            fs: Arc::new(LocalFileSystem::new(fs)),
             config: Arc::new(config),
             spawner: Arc::new(Spawner::new()),
             registry: Arc::default(),
@@ -155,6 +159,10 @@ impl ExecBackend for Local {
 
     fn features(&self) -> Features {
         Features::all()
+    }
+
+    fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        Some(Arc::clone(&self.fs) as Arc<dyn FileSystem>)
     }
 
     async fn close(&self) {

@@ -38,6 +38,7 @@ mod cwd;
 mod env;
 mod errors;
 mod exit;
+mod files;
 mod large_output;
 mod late_output;
 mod limits;
@@ -86,6 +87,14 @@ pub enum Need {
     CleanChildren,
     /// Environment policies, metadata and reserved names.
     EnvPolicies,
+    /// Access to files.
+    Files,
+    /// Files that are updated, and private directories.
+    FileExtensions,
+    /// Watches for missing paths.
+    FileWatches,
+    /// Symbolic links, which any user may make.
+    Symlinks,
 }
 
 /// One behaviour.
@@ -125,6 +134,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         env::CASES,
         errors::CASES,
         exit::CASES,
+        files::CASES,
         large_output::CASES,
         late_output::CASES,
         limits::CASES,

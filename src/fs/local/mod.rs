@@ -1,0 +1,148 @@
+//! The files of this machine.
+//!
+//! Calls run on the blocking threads of the runtime, a bounded number at a time. On Unix systems, where links are not to
+//! be followed, paths are resolved by descriptors, so that what was checked is what is used; on Linux in one system call.
+
+mod config;
+mod copy;
+mod directory;
+mod handle;
+mod path;
+mod pool;
+mod read;
+mod remove;
+mod tree;
+#[cfg(unix)]
+mod unix;
+mod walk;
+mod watch;
+#[cfg(windows)]
+mod windows;
+mod write;
+
+/// The operating system layer: `windows.rs` has the names of `unix.rs`.
+#[cfg(unix)]
+use self::unix as os;
+#[cfg(windows)]
+use self::windows as os;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+pub use self::config::LocalFileSystemConfig;
+use self::handle::LocalHandle;
+use self::path::resolve;
+use self::pool::Pool;
+use super::{
+    CopyOptions, CreateDirectoryOptions, DirectoryEntry, FileHandle, FileSystem, FsError, Metadata, MissingWatch,
+    OpenMode, ReadOptions, RemoveOptions, RequestPath, Symlinks, Walk, WalkOptions, WriteOptions,
+};
+use crate::error::Unsupported;
+use crate::path_uri::PathUri;
+
+/// The files of this machine. See the [module documentation](self). All calls must be made within a tokio runtime with its
+/// I/O and time drivers enabled.
+///
+/// # Platform notes
+///
+/// Elsewhere than on Linux, missing paths are looked for every 2 s. On Windows, that a path has no links is checked before
+/// it is used, and another program can change it in between.
+#[derive(Clone, Debug)]
+pub struct LocalFileSystem {
+    config: LocalFileSystemConfig,
+    pool: Pool,
+}
+
+impl LocalFileSystem {
+    /// The files of this machine, with these settings.
+    pub fn new(config: LocalFileSystemConfig) -> Self {
+        let pool = Pool::new(config.blocking_calls);
+        Self { config, pool }
+    }
+
+    fn configured_temp_dir(&self) -> Result<PathBuf, FsError> {
+        match &self.config.temp_dir {
+            Some(path) => Ok(resolve(&path.into())?),
+            None => {
+                Err(Unsupported { feature: "a temporary directory", place: "this machine's settings".into() }.into())
+            }
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl FileSystem for LocalFileSystem {
+    async fn read(&self, path: RequestPath, options: ReadOptions) -> Result<Bytes, FsError> {
+        let path = resolve(&path)?;
+        let limit = options.max_bytes.unwrap_or(self.config.max_read_bytes);
+        self.pool.run(move || read::read(&path, options.symlinks, limit)).await
+    }
+
+    async fn write(&self, path: RequestPath, data: Bytes, options: WriteOptions) -> Result<(), FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || write::write(&path, &data, options)).await
+    }
+
+    async fn open(&self, path: RequestPath, mode: OpenMode) -> Result<Box<dyn FileHandle>, FsError> {
+        let path = resolve(&path)?;
+        let pool = self.pool.clone();
+        let handle = self.pool.run(move || LocalHandle::open(pool, path, mode)).await?;
+        Ok(Box::new(handle))
+    }
+
+    async fn create_directory(&self, path: RequestPath, options: CreateDirectoryOptions) -> Result<(), FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || directory::create(&path, options)).await
+    }
+
+    async fn metadata(&self, path: RequestPath, symlinks: Symlinks) -> Result<Metadata, FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || directory::metadata(&path, symlinks)).await
+    }
+
+    async fn canonicalize(&self, path: RequestPath) -> Result<PathUri, FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || directory::canonicalize(&path)).await
+    }
+
+    async fn read_directory(&self, path: RequestPath) -> Result<Vec<DirectoryEntry>, FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || directory::read(&path)).await
+    }
+
+    async fn walk(&self, path: RequestPath, options: WalkOptions) -> Result<Walk, FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || walk::walk(&path, options)).await
+    }
+
+    async fn remove(&self, path: RequestPath, options: RemoveOptions) -> Result<(), FsError> {
+        let path = resolve(&path)?;
+        self.pool.run(move || remove::remove(&path, options)).await
+    }
+
+    async fn copy(&self, source: RequestPath, destination: RequestPath, options: CopyOptions) -> Result<(), FsError> {
+        let (source, destination) = (resolve(&source)?, resolve(&destination)?);
+        self.pool.run(move || copy::copy(&source, &destination, options)).await
+    }
+
+    async fn watch_missing(
+        &self,
+        missing: Vec<RequestPath>,
+        present: Option<RequestPath>,
+    ) -> Result<Option<MissingWatch>, FsError> {
+        // A path that this machine cannot have is one that it cannot watch.
+        let Ok(missing) = missing.iter().map(resolve).collect() else { return Ok(None) };
+        let Ok(present) = present.as_ref().map(resolve).transpose() else { return Ok(None) };
+        watch::watch(&self.pool, missing, present).await
+    }
+
+    async fn temp_dir(&self) -> Result<PathUri, FsError> {
+        directory::uri(&self.configured_temp_dir()?)
+    }
+
+    async fn private_directory(&self) -> Result<PathUri, FsError> {
+        let parent = self.configured_temp_dir()?;
+        self.pool.run(move || directory::create_private(&parent)).await
+    }
+}

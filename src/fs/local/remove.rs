@@ -1,0 +1,84 @@
+//! Removing files, links and trees.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use super::os::{Dir, Kind};
+use super::path::split;
+use super::read::failure;
+use super::tree::Tree;
+use crate::fs::{FsError, InvalidFsRequest, RemoveOptions, Symlinks};
+
+pub(super) fn remove(path: &Path, options: RemoveOptions) -> Result<(), FsError> {
+    if path.file_name().is_none() {
+        return Err(InvalidFsRequest::Other(format!("the root directory {path:?} cannot be removed")).into());
+    }
+    match remove_present(path, options) {
+        Err(FsError::NotFound { .. }) if options.force => Ok(()),
+        removed => removed,
+    }
+}
+
+fn remove_present(path: &Path, options: RemoveOptions) -> Result<(), FsError> {
+    let failed = |error| failure("remove", path, options.symlinks, error);
+    let (parent, name) = split(path);
+    let dir = Dir::open(parent, options.symlinks).map_err(failed)?;
+    match dir.look(name).map_err(failed)?.kind {
+        Kind::Directory if options.recursive => {
+            let inside = dir.open_directory(name).map_err(failed)?;
+            empty(Tree::new(path, inside).map_err(failed)?)?;
+            match dir.remove_directory(name) {
+                // Somebody else was faster, when we had begun already.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed.map_err(failed),
+            }
+        }
+        Kind::Directory => dir.remove_directory(name).map_err(failed),
+        Kind::Symlink if options.symlinks == Symlinks::Refuse => {
+            Err(FsError::SymbolicLink { path: path.into(), last: true })
+        }
+        _ => dir.remove_file(name).map_err(failed),
+    }
+}
+
+/// Removes all that is in a directory, the deepest first.
+fn empty(mut tree: Tree) -> Result<(), FsError> {
+    let failed = |path: &Path, error| FsError::from_io("remove", path, error);
+    let mut pending = vec![names(&tree)?];
+    while let Some(names_here) = pending.last_mut() {
+        let Some(name) = names_here.pop() else {
+            pending.pop();
+            let here = tree.path().to_path_buf();
+            if let Some(name) = tree.leave().map_err(|error| failed(&here, error))? {
+                let removed = tree.dir().and_then(|dir| dir.remove_directory(&name));
+                ignore_absence(removed).map_err(|error| failed(&here, error))?;
+            }
+            continue;
+        };
+        let path = tree.path_of(&name);
+        let dir = tree.dir().map_err(|error| failed(&path, error))?;
+        match dir.look(&name) {
+            Ok(look) if look.kind == Kind::Directory => match tree.enter(&name) {
+                Ok(()) => pending.push(names(&tree)?),
+                Err(error) => ignore_absence(Err(error)).map_err(|error| failed(&path, error))?,
+            },
+            Ok(_) => ignore_absence(dir.remove_file(&name)).map_err(|error| failed(&path, error))?,
+            Err(error) => ignore_absence(Err(error)).map_err(|error| failed(&path, error))?,
+        }
+    }
+    Ok(())
+}
+
+fn names(tree: &Tree) -> Result<Vec<OsString>, FsError> {
+    let names = tree.dir().and_then(Dir::names);
+    names.map_err(|error| FsError::from_io("read", tree.path(), error))
+}
+
+/// What is gone already need not be removed.
+fn ignore_absence(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

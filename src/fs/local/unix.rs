@@ -1,0 +1,333 @@
+//! Files of Unix systems, by descriptors of directories, so that nothing that is checked can be exchanged before it is
+//! used.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::fs::Symlinks;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[path = "unix/linux.rs"]
+mod system;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[path = "unix/other.rs"]
+mod system;
+
+pub(super) use self::system::{carry_metadata, copy_content, reserve};
+
+/// What makes an object of a file system that one and no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// What kind of object it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    /// A character or block device.
+    Device,
+    /// A FIFO, a socket, or anything else.
+    Other,
+}
+
+/// What is known of an object without opening it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) kind: Kind,
+    pub(super) id: FileId,
+    pub(super) mode: u32,
+}
+
+/// For what a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    /// An existing file, as it is.
+    Write,
+    /// A file that is created if it does not exist.
+    WriteOrCreate {
+        /// The permission bits of a new file.
+        mode: u32,
+    },
+    /// A file that must not exist.
+    Create {
+        /// The permission bits.
+        mode: u32,
+    },
+}
+
+impl Access {
+    fn flags(self) -> OFlags {
+        // Opening never waits for the other end of a FIFO, and makes no terminal the process's own.
+        let always = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        always
+            | match self {
+                Self::Read => OFlags::RDONLY,
+                Self::Write => OFlags::WRONLY,
+                Self::WriteOrCreate { .. } => OFlags::WRONLY | OFlags::CREATE,
+                Self::Create { .. } => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+            }
+    }
+
+    fn mode(self) -> Mode {
+        match self {
+            Self::Read | Self::Write => Mode::empty(),
+            Self::WriteOrCreate { mode } | Self::Create { mode } => bits(mode),
+        }
+    }
+}
+
+/// Opens a file by its path; links are followed.
+pub(super) fn open_file(path: &Path, access: Access) -> io::Result<File> {
+    let fd = retry_on_intr(|| rustix::fs::open(path, access.flags(), access.mode()))?;
+    Ok(fd.into())
+}
+
+/// The permission bits of a new file, less what the process's mask takes away.
+pub(super) const NEW_FILE_MODE: u32 = 0o666;
+
+/// An open directory. It is only a place to start from: it needs no permission to read.
+#[derive(Debug)]
+pub(super) struct Dir(OwnedFd);
+
+impl Dir {
+    /// Opens a directory by its path.
+    pub(super) fn open(path: &Path, symlinks: Symlinks) -> io::Result<Self> {
+        match symlinks {
+            Symlinks::Follow => Ok(Self(retry_on_intr(|| rustix::fs::open(path, system::DIRECTORY, Mode::empty()))?)),
+            Symlinks::Refuse => match system::open_without_symlinks(path) {
+                Some(opened) => Ok(Self(opened?)),
+                None => Self::open_by_steps(path),
+            },
+        }
+    }
+
+    /// Opens a directory name by name, none of which may be a link.
+    fn open_by_steps(path: &Path) -> io::Result<Self> {
+        let mut dir = Self::open(Path::new("/"), Symlinks::Follow)?;
+        for component in path.components() {
+            if let Component::Normal(name) = component {
+                dir = dir.open_directory(name)?;
+            }
+        }
+        Ok(dir)
+    }
+
+    /// Opens a directory in it; a link is none.
+    pub(super) fn open_directory(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = system::DIRECTORY | OFlags::NOFOLLOW;
+        Ok(Self(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, Mode::empty()))?))
+    }
+
+    /// The directory above it.
+    pub(super) fn parent(&self) -> io::Result<Self> {
+        self.open_directory(OsStr::new(".."))
+    }
+
+    pub(super) fn id(&self) -> io::Result<FileId> {
+        Ok(look_at(&rustix::fs::fstat(&self.0)?).id)
+    }
+
+    /// The names in it, without itself and the one above.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(self.open_to_read()?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// What a name stands for; a link for itself.
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<Look> {
+        Ok(look_at(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// The metadata of a name that is no link; `path` is the path of it.
+    pub(super) fn metadata(&self, name: &OsStr, path: &Path) -> io::Result<std::fs::Metadata> {
+        let metadata = system::metadata_of_itself(&self.0, name, path)?;
+        if metadata.is_symlink() { Err(Errno::LOOP.into()) } else { Ok(metadata) }
+    }
+
+    /// Opens a file in it; a link is none.
+    pub(super) fn open_file(&self, name: &OsStr, access: Access) -> io::Result<File> {
+        let flags = access.flags() | OFlags::NOFOLLOW;
+        Ok(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, access.mode()))?.into())
+    }
+
+    pub(super) fn create_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.0, name, bits(0o777))?)
+    }
+
+    pub(super) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+
+    pub(super) fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    pub(super) fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let target = rustix::fs::readlinkat(&self.0, name, Vec::new())?;
+        Ok(OsStr::from_bytes(target.as_bytes()).into())
+    }
+
+    /// There is but one kind of links here.
+    pub(super) fn is_directory_link(&self, _name: &OsStr) -> bool {
+        false
+    }
+
+    /// Creates a link in it.
+    pub(super) fn create_symlink(&self, name: &OsStr, target: &Path, _to_directory: bool) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(target, &self.0, name)?)
+    }
+
+    /// Gives a file the name of another one, whose metadata it has already.
+    pub(super) fn replace(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, temporary, &self.0, name)?)
+    }
+
+    /// Gives a file a name that nothing has, if the file system can tell.
+    pub(super) fn rename_new(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
+        match system::rename_without_replacing(&self.0, temporary, name) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.replace(temporary, name),
+            result => Ok(result?),
+        }
+    }
+
+    /// Waits until the names in it have reached the storage.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.open_to_read()?)?)
+    }
+
+    fn open_to_read(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(retry_on_intr(|| rustix::fs::openat(&self.0, c".", flags, Mode::empty()))?)
+    }
+}
+
+/// What an open file is.
+pub(super) fn look_at_file(file: &File) -> io::Result<(Look, FileFacts)> {
+    let stat = rustix::fs::fstat(file)?;
+    #[allow(
+        trivial_numeric_casts,
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        reason = "the types differ between systems"
+    )]
+    let facts =
+        FileFacts { size: stat.st_size as u64, links: stat.st_nlink as u64, stored: stat.st_blocks as u64 * 512 };
+    Ok((look_at(&stat), facts))
+}
+
+/// More about an open file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileFacts {
+    /// Its size in bytes.
+    pub(super) size: u64,
+    /// How many names it has.
+    pub(super) links: u64,
+    /// Bytes of storage it takes.
+    pub(super) stored: u64,
+}
+
+#[allow(
+    trivial_numeric_casts,
+    clippy::unnecessary_cast,
+    clippy::cast_sign_loss,
+    reason = "the types differ between systems"
+)]
+fn look_at(stat: &Stat) -> Look {
+    let kind = match FileType::from_raw_mode(stat.st_mode as RawMode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
+        _ => Kind::Other,
+    };
+    let id = FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 };
+    Look { kind, id, mode: stat.st_mode as u32 & 0o7777 }
+}
+
+/// What kind of object an entry of a directory is.
+pub(super) fn kind_of(kind: std::fs::FileType) -> Kind {
+    if kind.is_file() {
+        Kind::File
+    } else if kind.is_dir() {
+        Kind::Directory
+    } else if kind.is_symlink() {
+        Kind::Symlink
+    } else if kind.is_char_device() || kind.is_block_device() {
+        Kind::Device
+    } else {
+        Kind::Other
+    }
+}
+
+/// The bytes of a name that is not the text.
+pub(super) fn raw_name(name: &OsStr, text: &str) -> Option<Vec<u8>> {
+    (name.as_bytes() != text.as_bytes()).then(|| name.as_bytes().to_vec())
+}
+
+/// Whether no more files can be opened.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Gives an open file these permission bits.
+pub(super) fn set_mode(file: &File, look: &Look) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, bits(look.mode))?)
+}
+
+fn bits(mode: u32) -> Mode {
+    #[allow(trivial_numeric_casts, clippy::unnecessary_cast, reason = "the type differs between systems")]
+    Mode::from_raw_mode(mode as RawMode)
+}
+
+/// What a path is, with links followed.
+pub(super) fn id_of(path: &Path) -> io::Result<FileId> {
+    let metadata = std::fs::metadata(path)?;
+    Ok(FileId { device: metadata.dev(), inode: metadata.ino() })
+}
+
+/// The owner-only fresh directory of this path.
+pub(super) fn create_private_directory(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Reads at `offset` until `length` bytes came or the file ends.
+pub(super) fn read_block(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = offset + bytes.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut bytes), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // The allocator may have given more than was asked for.
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Writes all bytes at `offset`.
+pub(super) fn write_block(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
+}

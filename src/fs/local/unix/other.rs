@@ -1,0 +1,70 @@
+//! What other Unix systems have where Linux has something of its own.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// How a directory is opened that is only a place to start from.
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// There is no such call here.
+pub(super) fn open_without_symlinks(_path: &Path) -> Option<io::Result<OwnedFd>> {
+    None
+}
+
+/// The metadata of a name itself. It is looked up by its path, which was found to have no links a moment ago.
+pub(super) fn metadata_of_itself(_dir: &OwnedFd, _name: &OsStr, path: &Path) -> io::Result<Metadata> {
+    std::fs::symlink_metadata(path)
+}
+
+#[cfg(target_vendor = "apple")]
+pub(super) fn rename_without_replacing(dir: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    rustix::fs::renameat_with(dir, from, dir, to, rustix::fs::RenameFlags::NOREPLACE)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn rename_without_replacing(_dir: &OwnedFd, _from: &OsStr, _to: &OsStr) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+/// Gives a new file the owner, the group, the extended attributes and the access control lists of an old one.
+pub(in crate::fs::local) fn carry_metadata(old: &File, new: &File) -> io::Result<()> {
+    carry(old, new)
+}
+
+#[cfg(target_vendor = "apple")]
+fn carry(old: &File, new: &File) -> io::Result<()> {
+    let [from, to] = [rustix::fs::fstat(old)?, rustix::fs::fstat(new)?];
+    let owner = (from.st_uid != to.st_uid).then(|| rustix::fs::Uid::from_raw(from.st_uid));
+    let group = (from.st_gid != to.st_gid).then(|| rustix::fs::Gid::from_raw(from.st_gid));
+    if owner.is_some() || group.is_some() {
+        rustix::fs::fchown(new, owner, group)?;
+    }
+    // The old one is open for writing, which is not enough to have its attributes and lists copied: those are compared
+    // by their names instead, and a file that has any is written in place.
+    let names = rustix::fs::flistxattr_query(old)?;
+    if names == 0 { Ok(()) } else { Err(Errno::NOTSUP.into()) }
+}
+
+/// What a file has beyond its owner and mode cannot be known.
+#[cfg(not(target_vendor = "apple"))]
+fn carry(_old: &File, _new: &File) -> io::Result<()> {
+    Err(Errno::NOTSUP.into())
+}
+
+/// Nothing says here beforehand whether there is room.
+pub(in crate::fs::local) fn reserve(_file: &File, _length: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Copies the content of one file over that of another, which becomes exactly as long.
+pub(in crate::fs::local) fn copy_content(from: &File, to: &File, _size: u64, _stored: u64) -> io::Result<()> {
+    to.set_len(0)?;
+    let (mut from, mut to) = (from, to);
+    io::copy(&mut from, &mut to).map(drop)
+}
