@@ -30,7 +30,7 @@ impl Control {
         let input = child.stdin.take().map(|mut stdin| {
             tokio::spawn(async move {
                 while let Some((data, done)) = writes.recv().await {
-                    drop(done.send(stdin.write_all(&data).await.is_ok()));
+                    let _ = done.send(stdin.write_all(&data).await.is_ok());
                 }
             });
             input

@@ -356,7 +356,7 @@ proptest! {
     #[test]
     fn parsing_is_idempotent_and_never_panics(text in "(file:)?[/\\\\a-cC:%.0-9|?# ]{0,24}") {
         if let Ok(uri) = PathUri::parse(&text) {
-            prop_assert_eq!(PathUri::parse(uri.as_str()).unwrap(), uri.clone());
+            prop_assert_eq!(&PathUri::parse(uri.as_str()).unwrap(), &uri);
             for os in ["linux", "windows"] {
                 if let Ok(native) = uri.to_native(os) {
                     let back = PathUri::from_native(&native).unwrap();

@@ -17,7 +17,7 @@ where
     F: FnOnce(FakeChild) -> R + Send + 'static,
     R: Future<Output = ExitStatus> + Send + 'static,
 {
-    let program = std::sync::Mutex::new(Some(program));
+    let program = Mutex::new(Some(program));
     let backend = FakeBackend::new(move |_, child| {
         let program = program.lock().unwrap().take().expect("spawned once");
         program(child)

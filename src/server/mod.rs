@@ -6,7 +6,7 @@
 //! an accept loop is a loop around it.
 //!
 //! One task drives each session. It owns all the session's state; there is no lock and no queue on the way of an output
-//! chunk but the log in which it is retained. What the task does is decided by [`crate::core::peer`], which does no I/O.
+//! chunk but the log in which it is retained. What the task does is decided by `core::peer`, which does no I/O.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 #![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 

@@ -113,7 +113,7 @@ impl ExecBackend for FakeBackend {
             }
         }
         let (output, events) = channel(QUEUED_EVENTS);
-        let (start, ends) = FakeControl::new(process_id.clone(), &request, Arc::clone(&self.shared.calls));
+        let (start, ends) = FakeControl::prepare(process_id.clone(), &request, Arc::clone(&self.shared.calls));
         let child = FakeChild { output: output.clone(), ends };
         let control = Arc::new(start.run((self.shared.program)(request, child), output));
         let mut state = self.state();

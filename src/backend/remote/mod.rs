@@ -25,7 +25,7 @@
 //!
 //! # When the connection ends
 //!
-//! Every call and every event stream ends in [`Disconnected`](crate::error::Disconnected). The session's processes are
+//! Every call and every event stream ends in [`Disconnected`]. The session's processes are
 //! kept by the peer for a while; [`Remote::resume`] over a new transport and [`Remote::attach`] pick them up.
 
 mod command;

@@ -17,7 +17,7 @@ async fn many_processes_keep_their_output_apart(cx: Context) {
             tokio::spawn(async move {
                 let mut watched = Watched::new(environment.spawn(request).await.unwrap());
                 watched.write(format!("{number}\n")).await;
-                assert!(watched.to_end().await.success());
+                assert!(watched.read_to_end().await.success());
                 assert_eq!(watched.stdout_text(), format!("line {number}\n"));
             })
         })
@@ -32,17 +32,17 @@ async fn a_reader_that_stops_holds_up_nobody_else(cx: Context) {
     stopped.step().await;
     for _ in 0..3 {
         let mut other = cx.watch(&["emit", "3000000", "1000"]).await;
-        assert!(other.to_end().await.success());
+        assert!(other.read_to_end().await.success());
         assert_eq!((other.stdout.len(), other.stderr.len()), (3_000_000, 1000));
     }
-    assert!(stopped.to_end().await.success());
+    assert!(stopped.read_to_end().await.success());
     assert_eq!(stopped.stdout.len(), 8_000_000);
 }
 
 async fn many_processes_come_and_go(cx: Context) {
     for number in 0..50_u32 {
         let mut watched = cx.watch(&["say-and-exit", &number.to_string(), "0"]).await;
-        watched.to_end().await;
+        watched.read_to_end().await;
         assert_eq!(watched.stdout_text(), format!("{number}\n"));
     }
 }

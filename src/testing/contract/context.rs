@@ -164,7 +164,7 @@ impl Watched {
     }
 
     /// Reads all events, and checks that nothing follows.
-    pub(super) async fn to_end(&mut self) -> ExitStatus {
+    pub(super) async fn read_to_end(&mut self) -> ExitStatus {
         while self.closed.is_none() {
             self.step().await;
         }

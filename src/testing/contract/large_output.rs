@@ -16,7 +16,7 @@ const BYTES: u64 = 14_888_896;
 
 async fn no_byte_is_lost_at_full_speed(cx: Context) {
     let mut watched = cx.watch(&["lines", "1", &LINES.to_string()]).await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout.len() as u64, BYTES);
     assert_lines(&watched);
 }
@@ -38,9 +38,9 @@ async fn no_byte_is_lost_to_a_slow_reader(cx: Context) {
     let mut watched = cx.watch(&["lines", "1", &LINES.to_string()]).await;
     // The reader stops at first, for as long as it takes another process to come and go several times.
     for _ in 0..5 {
-        assert!(cx.watch(&["say-and-exit", "x", "0"]).await.to_end().await.success());
+        assert!(cx.watch(&["say-and-exit", "x", "0"]).await.read_to_end().await.success());
     }
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout.len() as u64, BYTES);
     assert_lines(&watched);
 }
@@ -65,6 +65,6 @@ async fn collecting_keeps_both_ends_and_counts_the_rest(cx: Context) {
 
 async fn one_full_stream_does_not_hold_up_the_other(cx: Context) {
     let mut watched = cx.watch(&["emit", "500000", "500000"]).await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!((watched.stdout.len(), watched.stderr.len()), (500_000, 500_000));
 }

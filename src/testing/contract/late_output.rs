@@ -24,7 +24,7 @@ async fn the_exit_is_reported_while_a_descendant_holds_the_streams(cx: Context) 
     assert!(watched.until_exit().await.success());
     assert!(watched.closed.is_none(), "the descendant was not told to end");
     std::fs::write(file, "").unwrap();
-    watched.to_end().await;
+    watched.read_to_end().await;
 }
 
 async fn what_a_descendant_writes_after_the_exit_is_delivered_before_the_close(cx: Context) {
@@ -32,7 +32,7 @@ async fn what_a_descendant_writes_after_the_exit_is_delivered_before_the_close(c
     watched.until_exit().await;
     let pid = watched.number().await;
     std::fs::write(file, "").unwrap();
-    watched.to_end().await;
+    watched.read_to_end().await;
     assert_eq!(watched.stdout_text(), format!("{pid}\nlate\n"));
 }
 

@@ -15,7 +15,7 @@ cases! {"output_order":
 async fn bytes_arrive_unchanged_wherever_they_are_cut(cx: Context) {
     let mut watched = cx.watch_piped(&["pieces", "e2", "!00ff", "82ac0a", "ff6f6bf09f"]).await;
     watched.write("1\n2\n3\n4\n").await;
-    watched.to_end().await;
+    watched.read_to_end().await;
     assert_eq!(watched.stdout, b"\xe2\x82\xac\n\xffok\xf0\x9f");
     assert_eq!(watched.stderr, b"\x00\xff");
 }
@@ -47,12 +47,12 @@ async fn streams_that_take_turns_arrive_in_turn(cx: Context) {
         let line = format!("{turn}\n");
         if turn % 2 == 0 { watched.until_stdout(&line).await } else { watched.until_stderr(&line).await }
     }
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
 }
 
 async fn each_stream_keeps_its_own_bytes(cx: Context) {
     let mut watched = cx.watch(&["emit", "100000", "70000"]).await;
-    watched.to_end().await;
+    watched.read_to_end().await;
     for (stream, length) in [(&watched.stdout, 100_000), (&watched.stderr, 70_000)] {
         assert_eq!(stream.len(), length);
         assert!(stream.iter().enumerate().all(|(index, byte)| usize::from(*byte) == index % 251));

@@ -26,10 +26,10 @@ async fn terminal(cx: &Context, args: &[&str], size: TerminalSize) -> Watched {
 
 async fn all_three_streams_are_one_terminal(cx: Context) {
     let mut watched = terminal(&cx, &["terminal"], TerminalSize::default()).await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.pty_text(), "true true true\r\n");
     let mut watched = terminal(&cx, &["complain", "on stderr"], TerminalSize::default()).await;
-    watched.to_end().await;
+    watched.read_to_end().await;
     assert_eq!(watched.pty_text(), "on stderr\r\n");
     assert_eq!((watched.stdout.len(), watched.stderr.len()), (0, 0));
 }
@@ -68,7 +68,7 @@ async fn a_size_with_a_zero_is_refused(cx: Context) {
 
 async fn the_last_line_arrives(cx: Context) {
     let mut watched = terminal(&cx, &["terminal-lines", "5000"], TerminalSize::default()).await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     let text = watched.pty_text();
     assert!(text.ends_with("line 4999\r\nEND"), "{watched}");
     assert_eq!(text.lines().count(), 5001);
@@ -77,7 +77,7 @@ async fn the_last_line_arrives(cx: Context) {
 async fn input_is_echoed_and_read(cx: Context) {
     let mut watched = terminal(&cx, &["line"], TerminalSize::default()).await;
     watched.write("hello\n").await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.pty_text(), "hello\r\nline hello\r\n");
 }
 
@@ -85,7 +85,7 @@ async fn the_end_of_file_character_ends_the_input(cx: Context) {
     let mut watched = terminal(&cx, &["count"], TerminalSize::default()).await;
     watched.write("four\n").await;
     watched.write("\x04").await;
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert!(watched.pty_text().ends_with("5\r\n"), "{watched}");
 }
 
@@ -100,7 +100,7 @@ async fn the_interrupt_character_interrupts(cx: Context) {
     let mut watched = terminal(&cx, &["on-signal", &interrupt, "7"], TerminalSize::default()).await;
     watched.until_pty("ready\r\n").await;
     watched.write("\x03").await;
-    assert_eq!(watched.to_end().await.code(), Some(7));
+    assert_eq!(watched.read_to_end().await.code(), Some(7));
 }
 
 async fn an_interrupt_reaches_a_program_in_raw_mode(cx: Context) {
@@ -108,12 +108,12 @@ async fn an_interrupt_reaches_a_program_in_raw_mode(cx: Context) {
     let mut watched = terminal(&cx, &["raw-on-signal", &interrupt, "7"], TerminalSize::default()).await;
     watched.until_pty("ready\n").await;
     watched.process.interrupt().await.unwrap();
-    assert_eq!(watched.to_end().await.code(), Some(7));
+    assert_eq!(watched.read_to_end().await.code(), Some(7));
     assert_eq!(watched.pty_text(), "ready\ngot\n");
 }
 
 async fn the_end_of_the_terminal_is_no_error(cx: Context) {
     let mut watched = terminal(&cx, &["exit", "5"], TerminalSize::default()).await;
-    assert_eq!(watched.to_end().await.code(), Some(5));
+    assert_eq!(watched.read_to_end().await.code(), Some(5));
     assert_eq!(watched.pty_text(), "");
 }

@@ -17,7 +17,7 @@ async fn an_interrupt_reaches_its_handler(cx: Context) {
     let mut watched = cx.watch(&["on-signal", &Signal::Interrupt.number().to_string(), "7"]).await;
     watched.until_stdout("ready\n").await;
     watched.process.interrupt().await.unwrap();
-    assert_eq!(watched.to_end().await.code(), Some(7));
+    assert_eq!(watched.read_to_end().await.code(), Some(7));
     assert_eq!(watched.stdout_text(), "ready\ngot\n");
 }
 
@@ -25,7 +25,7 @@ async fn an_interrupt_ends_a_process_without_a_handler(cx: Context) {
     let mut watched = cx.watch(&["sleep"]).await;
     watched.until_stdout("ready\n").await;
     watched.process.interrupt().await.unwrap();
-    assert_eq!(watched.to_end().await.wire_code(), 130);
+    assert_eq!(watched.read_to_end().await.wire_code(), 130);
 }
 
 async fn an_interrupt_reaches_the_whole_group(cx: Context) {
@@ -34,13 +34,13 @@ async fn an_interrupt_reaches_the_whole_group(cx: Context) {
     watched.until_stdout("ready\n").await;
     let pid = watched.number().await;
     watched.process.interrupt().await.unwrap();
-    assert_eq!(watched.to_end().await.code(), Some(7), "the streams end since the descendant has ended too");
+    assert_eq!(watched.read_to_end().await.code(), Some(7), "the streams end since the descendant has ended too");
     cx.assert_gone(pid).await;
 }
 
 async fn an_interrupt_after_the_exit_is_harmless(cx: Context) {
     let mut watched = cx.watch(&["exit", "0"]).await;
-    watched.to_end().await;
+    watched.read_to_end().await;
     let late = watched.process.interrupt().await;
     assert!(matches!(late, Ok(()) | Err(SignalError::UnknownProcess(_))), "{late:?}");
 }
@@ -50,12 +50,12 @@ async fn signals_are_sent_by_name(cx: Context) {
         let mut watched = cx.watch(&["on-signal", &signal.number().to_string(), "3"]).await;
         watched.until_stdout("ready\n").await;
         watched.process.signal(signal).await.unwrap();
-        assert_eq!(watched.to_end().await.code(), Some(3), "{signal}");
+        assert_eq!(watched.read_to_end().await.code(), Some(3), "{signal}");
     }
     let mut watched = cx.watch(&["sleep"]).await;
     watched.until_stdout("ready\n").await;
     watched.process.signal(Signal::Quit).await.unwrap();
-    assert_eq!(watched.to_end().await.wire_code(), 128 + Signal::Quit.number());
+    assert_eq!(watched.read_to_end().await.wire_code(), 128 + Signal::Quit.number());
 }
 
 async fn a_signal_that_only_a_status_can_hold_is_refused(cx: Context) {
@@ -64,5 +64,5 @@ async fn a_signal_that_only_a_status_can_hold_is_refused(cx: Context) {
     let refused = watched.process.signal(Signal::Other(63)).await;
     assert!(matches!(refused, Err(SignalError::Unsupported(_) | SignalError::InvalidRequest(_))), "{refused:?}");
     watched.process.kill().await.unwrap();
-    assert_eq!(watched.to_end().await.wire_code(), 137);
+    assert_eq!(watched.read_to_end().await.wire_code(), 137);
 }

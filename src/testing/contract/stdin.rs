@@ -25,7 +25,7 @@ async fn closing_ends_the_input_after_all_that_was_written(cx: Context) {
         watched.write(vec![b'x'; 64 << 10]).await;
     }
     watched.process.close_stdin().await.unwrap();
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout_text(), "1048576\n");
 }
 
@@ -46,7 +46,7 @@ async fn a_place_that_cannot_close_the_input_says_so_at_once(cx: Context) {
     watched.write("12345").await;
     match watched.process.close_stdin().await {
         Ok(()) => {
-            assert!(watched.to_end().await.success());
+            assert!(watched.read_to_end().await.success());
             assert_eq!(watched.stdout_text(), "5\n");
         }
         Err(error) => assert!(matches!(error, WriteError::Unsupported(_)), "{error:?}"),
@@ -60,7 +60,7 @@ async fn writing_after_the_close_says_that_it_is_closed(cx: Context) {
     assert!(matches!(late, Err(WriteError::StdinClosed)), "{late:?}");
     let again = watched.process.close_stdin().await;
     assert!(matches!(again, Err(WriteError::StdinClosed)), "{again:?}");
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout, b"");
 }
 
@@ -68,7 +68,7 @@ async fn without_a_pipe_the_input_is_empty_and_writes_are_refused(cx: Context) {
     let mut watched = cx.watch(&["count"]).await;
     let refused = watched.process.write("x").await;
     assert!(matches!(refused, Err(WriteError::StdinClosed)), "{refused:?}");
-    assert!(watched.to_end().await.success());
+    assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout_text(), "0\n");
 }
 
@@ -90,7 +90,7 @@ async fn no_other_process_holds_the_pipe_open(cx: Context) {
     }
     for watched in [&mut reader, &mut second] {
         watched.process.close_stdin().await.unwrap();
-        assert!(watched.to_end().await.success(), "it sees the end of its input while the others run");
+        assert!(watched.read_to_end().await.success(), "it sees the end of its input while the others run");
     }
     for other in &running {
         assert!(other.exited.is_none());
@@ -109,13 +109,13 @@ async fn a_dropped_write_is_applied_once(cx: Context) {
     }
     watched.write("y").await;
     watched.process.close_stdin().await.unwrap();
-    watched.to_end().await;
+    watched.read_to_end().await;
     assert_eq!(watched.stdout_text(), "1001\n");
 }
 
 async fn a_write_after_the_exit_is_answered(cx: Context) {
     let mut watched = cx.watch_piped(&["exit", "0"]).await;
-    watched.to_end().await;
+    watched.read_to_end().await;
     let late = watched.process.write("late").await;
     assert!(matches!(late, Ok(()) | Err(WriteError::StdinClosed | WriteError::UnknownProcess(_))), "{late:?}");
 }
@@ -134,10 +134,10 @@ async fn a_blocked_write_delays_neither_the_end_nor_other_processes(cx: Context)
     });
     let mut other = cx.watch_piped(&["line"]).await;
     other.write("through\n").await;
-    other.to_end().await;
+    other.read_to_end().await;
     assert_eq!(other.stdout_text(), "line through\n");
     assert!(stuck.process.terminate_with(Terminate::kill()).await.unwrap());
-    assert_eq!(stuck.to_end().await.wire_code(), 137);
+    assert_eq!(stuck.read_to_end().await.wire_code(), 137);
     // Whether the queue took the bytes or refused them in the end, the writer does not hang.
     let _ = writer.await.unwrap();
 }

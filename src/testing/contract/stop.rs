@@ -25,7 +25,7 @@ async fn a_tree_that_ignores_the_polite_request_is_killed_after_the_grace(cx: Co
     let grace = Duration::from_millis(200);
     assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
     assert!(begun.elapsed() < grace, "the answer comes at once");
-    assert_eq!(watched.to_end().await.wire_code(), 137);
+    assert_eq!(watched.read_to_end().await.wire_code(), 137);
     assert!(begun.elapsed() >= grace, "the grace was not granted");
     cx.assert_gone(pid).await;
 }
@@ -34,7 +34,7 @@ async fn a_process_that_ends_by_itself_is_not_killed(cx: Context) {
     let mut watched = cx.watch(&["on-signal", &Signal::Terminate.number().to_string(), "4"]).await;
     watched.until_stdout("ready\n").await;
     assert!(watched.process.terminate_with(Terminate::graceful(Duration::from_secs(50))).await.unwrap());
-    assert_eq!(watched.to_end().await.code(), Some(4));
+    assert_eq!(watched.read_to_end().await.code(), Some(4));
     assert_eq!(watched.stdout_text(), "ready\ngot\n");
 }
 
@@ -43,7 +43,7 @@ async fn a_kill_ends_the_whole_tree(cx: Context) {
     watched.until_stdout("ready\n").await;
     let pid = watched.number().await;
     assert!(watched.process.kill().await.unwrap());
-    assert_eq!(watched.to_end().await.wire_code(), 137);
+    assert_eq!(watched.read_to_end().await.wire_code(), 137);
     cx.assert_gone(pid).await;
 }
 
@@ -54,7 +54,7 @@ async fn ending_an_exited_process_does_nothing_and_says_so(cx: Context) {
     watched.until_exit().await;
     assert!(!watched.process.kill().await.unwrap());
     std::fs::write(file, "").unwrap();
-    watched.to_end().await;
+    watched.read_to_end().await;
     assert!(watched.stdout_text().ends_with("alive\n"), "what it left behind was ended: {watched}");
 }
 
@@ -63,7 +63,7 @@ async fn what_an_exited_process_left_behind_can_be_ended(cx: Context) {
     let pid = watched.number().await;
     watched.until_exit().await;
     assert!(!watched.process.terminate_with(Terminate::kill().with_descendants()).await.unwrap());
-    watched.to_end().await;
+    watched.read_to_end().await;
     cx.assert_gone(pid).await;
 }
 
@@ -98,6 +98,6 @@ async fn output_is_delivered_while_a_process_is_being_ended(cx: Context) {
     let mut watched = cx.watch(&["flood-until-stopped"]).await;
     watched.until_stdout("ready\n").await;
     assert!(watched.process.terminate_with(Terminate::graceful(Duration::from_secs(50))).await.unwrap());
-    assert!(watched.to_end().await.success(), "it could write all that it wanted to: {watched}");
+    assert!(watched.read_to_end().await.success(), "it could write all that it wanted to: {watched}");
     assert!(watched.stdout.ends_with(b"\nend\n"));
 }

@@ -68,7 +68,7 @@ impl Start {
 }
 
 impl FakeControl {
-    pub(super) fn new(
+    pub(super) fn prepare(
         process_id: ProcessId,
         request: &ExecRequest,
         calls: Arc<Mutex<Vec<Call>>>,

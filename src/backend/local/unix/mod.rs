@@ -4,7 +4,7 @@
 //! - [`Launched`]: a child that runs, with our ends of its streams.
 //! - [`Child`]: the process group: exit status, signals, release.
 //! - [`ExitWatch`], [`OutputReader`], [`InputWriter`]: the asynchronous ends, all driven by `poll_*`.
-//! - [`classify`]: from a failed launch to a [`SpawnError`](crate::error::SpawnError).
+//! - [`classify()`]: from a failed launch to a [`SpawnError`](crate::error::SpawnError).
 //! - [`host_shell`], [`home_dir`], [`temporary_directories`]: facts about the user.
 
 mod classify;
