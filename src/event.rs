@@ -106,17 +106,18 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts `bytes` more on `stream`.
+    /// Counts `bytes` more on `stream`, up to the largest number there is.
     pub const fn add(&mut self, stream: OutputStream, bytes: u64) {
-        match stream {
-            OutputStream::Stdout => self.stdout += bytes,
-            OutputStream::Stderr => self.stderr += bytes,
-            OutputStream::Pty => self.pty += bytes,
-        }
+        let count = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+            OutputStream::Pty => &mut self.pty,
+        };
+        *count = count.saturating_add(bytes);
     }
 
-    /// Bytes on all streams.
+    /// Bytes on all streams, up to the largest number there is.
     pub const fn sum(&self) -> u64 {
-        self.stdout + self.stderr + self.pty
+        self.stdout.saturating_add(self.stderr).saturating_add(self.pty)
     }
 }

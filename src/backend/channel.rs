@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 
 use crate::backend::EventSource;
-use crate::error::WaitError;
+use crate::error::{PeerMisbehaved, WaitError};
 use crate::event::{Closed, Event, Exited, Gap, Output, OutputStream, Totals};
 use crate::status::ExitStatus;
 
@@ -46,7 +46,9 @@ impl EventSender {
         }
     }
 
-    /// Sends a gap in the place of so many events, which held so many bytes.
+    /// Sends a gap in the place of so many events, at least one, which held so many bytes.
+    ///
+    /// The events end in an error if their numbers would exceed `i64::MAX`.
     pub async fn gap(&self, events: u64, bytes: Option<u64>) {
         self.send(Item::Gap { events, bytes }).await;
     }
@@ -90,16 +92,23 @@ struct Numbered {
 impl Numbered {
     fn number(&mut self, item: Option<Item>) -> Result<Event, WaitError> {
         let seq = self.last_seq + 1;
-        self.last_seq = seq;
+        let events = match &item {
+            Some(Item::Gap { events, .. }) => (*events).max(1),
+            _ => 1,
+        };
+        // Below the limit there is always a number for the next event.
+        let last_seq = self.last_seq.checked_add(events).filter(|last| *last <= MAX_SEQ);
+        let Some(last_seq) = last_seq else {
+            self.ended = true;
+            return Err(PeerMisbehaved::Protocol("more events than can be counted".into()).into());
+        };
+        self.last_seq = last_seq;
         Ok(match item {
             Some(Item::Output(stream, bytes)) => {
                 self.totals.add(stream, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
                 Event::Output(Output { seq, stream, bytes })
             }
-            Some(Item::Gap { events, bytes }) => {
-                self.last_seq = seq + events.saturating_sub(1);
-                Event::Gap(Gap { first_seq: seq, last_seq: self.last_seq, bytes })
-            }
+            Some(Item::Gap { bytes, .. }) => Event::Gap(Gap { first_seq: seq, last_seq, bytes }),
             Some(Item::Exited(status)) => Event::Exited(Exited { seq, status, sandbox_denied: false }),
             Some(Item::Failed(error)) => {
                 self.ended = true;
@@ -112,6 +121,9 @@ impl Numbered {
         })
     }
 }
+
+/// The largest number of an event, as many peers count them in signed numbers.
+const MAX_SEQ: u64 = i64::MAX as u64;
 
 impl Stream for Numbered {
     type Item = Result<Event, WaitError>;
@@ -153,6 +165,22 @@ mod tests {
         drop(events);
         for _ in 0..3 {
             sender.output(OutputStream::Pty, "x").await;
+        }
+    }
+
+    #[tokio::test]
+    async fn more_events_than_can_be_counted_are_an_error() {
+        for (events, fits) in [(MAX_SEQ - 2, true), (MAX_SEQ - 1, false), (MAX_SEQ, false), (u64::MAX, false)] {
+            let (sender, source) = channel(8);
+            sender.output(OutputStream::Stdout, "ab").await;
+            sender.gap(events, Some(u64::MAX)).await;
+            drop(sender);
+            let items: Vec<_> = source.collect().await;
+            match items.last() {
+                Some(Ok(Event::Closed(closed))) => assert!(fits && closed.seq == MAX_SEQ, "{events}: {items:?}"),
+                Some(Err(WaitError::Peer(PeerMisbehaved::Protocol(_)))) => assert!(!fits, "{events}: {items:?}"),
+                other => panic!("{events}: {other:?}"),
+            }
         }
     }
 

@@ -26,6 +26,8 @@
 //! 6. Retained bytes stay within the bound, or one chunk if that is larger; nothing unseen is evicted, unless
 //!    [`WhenFull::DropOldest`] says so, which is counted.
 //! 7. An old acknowledgement, or one beyond the end, changes nothing that a right one would not.
+//!
+//! Numbers and offsets stay within `LIMIT`: what would lead beyond it ends the log in a failure.
 
 use std::collections::VecDeque;
 
@@ -149,6 +151,9 @@ impl ProcessLog {
         }
         while !bytes.is_empty() {
             let chunk = bytes.split_to(bytes.len().min(self.limits.chunk_bytes.max(1)));
+            if !self.can_count(1, chunk.len() as u64) {
+                return self.fail(BEYOND_LIMIT.into());
+            }
             let offset = self.end_offset();
             self.totals.add(stream, chunk.len() as u64);
             self.retained_bytes += chunk.len();
@@ -163,7 +168,10 @@ impl ProcessLog {
         if self.close.is_some() {
             return;
         }
-        self.next_seq = self.next_seq.saturating_add(events);
+        if !self.can_count(events, bytes.unwrap_or(0)) {
+            return self.fail(BEYOND_LIMIT.into());
+        }
+        self.next_seq += events;
         self.lost_by_backend = match (self.lost_by_backend, bytes) {
             (Some(lost), Some(more)) => Some(lost.saturating_add(more)),
             _ => None,
@@ -253,6 +261,22 @@ impl ProcessLog {
         unseen == 0
             || (unseen.saturating_add(self.limits.chunk_bytes as u64) <= self.limits.retained_bytes as u64
                 && self.unseen_chunks() < self.limits.retained_chunks)
+    }
+
+    /// Whether everything so far was seen.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.seen() >= self.last_seq()
+    }
+
+    /// Whether the time after which a closed process is forgotten runs: a plain client is there, which has that time
+    /// whatever it does with it, or the close was acknowledged, or was seen by a client that is gone.
+    pub(crate) fn may_be_forgotten(&self) -> bool {
+        self.close.is_some_and(|close| match self.reader {
+            Reader::Plain => true,
+            // It may have learned of the close by reading, and need not have been sent it yet.
+            Reader::Credits => self.confirmed >= close.seq,
+            Reader::Detached => self.is_seen(),
+        })
     }
 
     /// The next event that the attached client has to be sent.
@@ -348,6 +372,12 @@ impl ProcessLog {
         self.dropped
     }
 
+    /// Whether so many events and bytes more leave room for the exit and the close.
+    const fn can_count(&self, events: u64, bytes: u64) -> bool {
+        self.next_seq.saturating_add(events) <= LIMIT - 2 && self.end_offset().saturating_add(bytes) <= LIMIT
+    }
+
+    /// There is one: see [`Self::can_count`].
     fn take_seq(&mut self) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
@@ -363,7 +393,7 @@ impl ProcessLog {
             Some(lost) => lost,
             None => 0,
         };
-        self.totals.sum() + lost
+        self.totals.sum().saturating_add(lost)
     }
 
     fn seen(&self) -> u64 {
@@ -415,6 +445,10 @@ impl ProcessLog {
         }
     }
 }
+
+/// The largest number and the largest offset, as many peers count them in signed numbers.
+const LIMIT: u64 = i64::MAX as u64;
+const BEYOND_LIMIT: &str = "the process has more events or bytes than can be counted";
 
 /// One read returns no more than this, so that its answer fits into a message (64 MiB) after base64.
 const MAX_READ_BYTES: u64 = 32 << 20;

@@ -454,3 +454,38 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// What a hostile place says it has lost never leads beyond what can be counted.
+    #[test]
+    fn numbers_and_offsets_never_exceed_their_limit(
+        start in prop_oneof![Just(0), LIMIT - 6..=LIMIT, any::<u64>()],
+        lost in prop::option::of(prop_oneof![Just(0), LIMIT - 60..=LIMIT, any::<u64>()]),
+        steps in prop::collection::vec((0..4_u8, 0..4_u64), 0..12),
+        plain in any::<bool>(),
+    ) {
+        let mut log = log(if plain { Reader::Plain } else { Reader::Credits });
+        log.push_gap(start, lost);
+        for (what, size) in steps {
+            match what {
+                0 => log.push_output(OutputStream::Stdout, bytes(usize::try_from(size).unwrap() * 8)),
+                1 => log.push_gap(size, Some(size * 8)),
+                2 => log.push_exit(ExitStatus::exited(0), false),
+                _ => log.acknowledge(u64::MAX),
+            }
+            send_all(&mut log);
+            prop_assert!(log.next_seq() <= LIMIT + 1);
+            let reading = log.read(0, None);
+            prop_assert!(reading.offset <= LIMIT);
+            prop_assert!(log.failure().is_none() || log.close().is_some());
+        }
+        log.push_close(None, false);
+        send_all(&mut log);
+        let close = log.close().copied();
+        prop_assert!(close.is_some_and(|close| close.seq <= LIMIT && close.seq + 1 == log.next_seq()), "{close:?}");
+        prop_assert!(log.exit().is_some() && log.next_unsent().is_none());
+        if start > LIMIT - 3 {
+            prop_assert!(log.failure().is_some());
+        }
+    }
+}

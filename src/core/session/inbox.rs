@@ -27,7 +27,7 @@ use super::op::Consumption;
 use crate::config::ClientConfig;
 use crate::core::reorder::{Reorder, Violation};
 use crate::error::{PeerMisbehaved, WaitError};
-use crate::event::{Closed, Event, Exited, Gap, Output};
+use crate::event::{Closed, Event, Exited, Gap, Output, Totals};
 use crate::request::ProcessId;
 use crate::status::{ExitStatus, LimitExceeded};
 use crate::time::Instant;
@@ -181,7 +181,12 @@ impl Inbox {
 
     /// The number up to which everything was consumed.
     pub(crate) fn consumed_seq(&self) -> u64 {
-        if self.discarding { self.heard.max(self.consumed.seq) } else { self.consumed.seq }
+        if self.discarding { self.last_seq() } else { self.consumed.seq }
+    }
+
+    /// The highest number of which we know that there is an event.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.heard.max(self.consumed.seq)
     }
 
     /// Whether the reader has all that it may have unread, and nothing was let go yet.
@@ -221,6 +226,7 @@ impl Inbox {
         if self.over {
             return Ok(());
         }
+        self.check_number(seq)?;
         self.check_before_close(seq)?;
         self.hear(seq);
         if self.discarding {
@@ -249,6 +255,7 @@ impl Inbox {
         if self.over {
             return Ok(());
         }
+        self.check_number(fact.seq)?;
         match self.exit {
             Fact::Known { seq, .. } if seq == fact.seq => return Ok(()),
             // The deduction was wrong: the number of the exit stood for something that is lost.
@@ -271,6 +278,8 @@ impl Inbox {
         if self.over {
             return Ok(());
         }
+        self.check_number(closed.seq)?;
+        self.check_totals(closed.totals)?;
         match self.close {
             Fact::Known { seq, .. } if seq == closed.seq => return Ok(()),
             Fact::Known { .. } => return Err(self.violation("a second close event")),
@@ -345,6 +354,7 @@ impl Inbox {
         match reading.spec {
             ReadSpec::Denial => self.handle_denial(now, result.sandbox_denied, out),
             ReadSpec::CatchUp { after_seq, max_bytes } => {
+                self.check_read(result)?;
                 self.catch_up(after_seq, max_bytes, reading.lost_to, result, out)?;
                 if self.over { Ok(()) } else { self.publish(now, out) }
             }
@@ -465,6 +475,25 @@ impl Inbox {
         }
     }
 
+    /// No honest peer counts so far, and what is beyond cannot be counted on with.
+    fn check_number(&self, number: u64) -> Result<(), WaitError> {
+        if number > MAX_NUMBER { Err(self.violation("a number beyond all bounds")) } else { Ok(()) }
+    }
+
+    fn check_totals(&self, totals: Option<Totals>) -> Result<(), WaitError> {
+        totals.map_or(Ok(()), |totals| self.check_number(totals.sum()))
+    }
+
+    fn check_read(&self, result: &ReadResult) -> Result<(), WaitError> {
+        self.check_number(result.next_seq)?;
+        if let Some(last) = result.chunks.iter().map(|chunk| chunk.seq).max() {
+            self.check_number(last)?;
+        }
+        let Some(extension) = &result.longarm else { return Ok(()) };
+        self.check_number(extension.offset)?;
+        self.check_totals(Some(extension.total_bytes.into()))
+    }
+
     fn check_before_close(&self, seq: u64) -> Result<(), WaitError> {
         match self.close {
             Fact::Known { seq: last, .. } if seq >= last => Err(self.violation("an event after the close")),
@@ -510,6 +539,9 @@ impl Inbox {
         PeerMisbehaved::Protocol(format!("{what} of process {}", self.process_id)).into()
     }
 }
+
+/// The largest number and offset, as many peers count them in signed numbers.
+const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// How long a missing event may be late. The reference sends a few in a thousand out of order, and those follow at once.
 const HOLE_PATIENCE: Duration = Duration::from_secs(1);

@@ -265,6 +265,37 @@ fn reads_that_contradict_themselves_are_refused() {
 }
 
 #[test]
+fn numbers_and_offsets_that_cannot_be_counted_are_refused() {
+    let now = start();
+    let beyond = i64::MAX as u64 + 1;
+    let is_refused = |result: Result<(), WaitError>| {
+        assert!(matches!(result, Err(WaitError::Peer(PeerMisbehaved::Protocol(_)))), "{result:?}");
+    };
+    for number in [beyond, u64::MAX - 1, u64::MAX] {
+        let out = &mut Vec::new();
+        is_refused(inbox(&config(1_000)).output(now, output(number, 1), out));
+        is_refused(inbox(&config(1_000)).exited(now, exit(number, Some(true)), out));
+        is_refused(inbox(&config(1_000)).closed(now, close(number), out));
+        let totals = Some(Totals { stdout: number, stderr: 1, pty: 0 });
+        is_refused(inbox(&config(1_000)).closed(now, Closed { totals, ..close(2) }, out));
+        let mut good = Model::new(&[], 0, 0, false).read(0, None);
+        good.longarm = Some(crate::wire::extension::ReadExtension::default());
+        let chunk = ReadChunk { seq: number, stream: OutputStream::Stdout, chunk: Base64(vec![0].into()) };
+        let mut bad = vec![good.clone(), good.clone(), good.clone(), good];
+        bad[0].next_seq = number;
+        bad[1].chunks.push(chunk);
+        bad[2].longarm.as_mut().unwrap().offset = number;
+        bad[3].longarm.as_mut().unwrap().total_bytes.pty = number;
+        for result in bad {
+            let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
+            inbox.handle_read_started(inbox.wants_read(now).unwrap());
+            is_refused(inbox.handle_read(now, &result, out));
+        }
+        assert!(out.is_empty());
+    }
+}
+
+#[test]
 fn a_read_that_knows_fewer_events_than_were_announced_is_refused() {
     let (now, mut out) = (start(), Vec::new());
     let mut inbox = inbox(&config(10));
