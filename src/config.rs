@@ -68,12 +68,30 @@ impl Default for Keepalive {
 }
 
 /// Limits of a server.
+///
+/// What they add up to, in bytes held for a peer:
+///
+/// - A session holds ([`max_processes`](Self::max_processes) + twice the larger of it and
+///   [`max_closed_processes`](Self::max_closed_processes)) × ([`output.retained_bytes`](OutputLimits::retained_bytes) +
+///   [`output.chunk_bytes`](OutputLimits::chunk_bytes)) of output at most; and
+///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of input that is not written yet.
+/// - A connection holds one message of [`messages.max_message_bytes`](MessageLimits::max_message_bytes) that is being
+///   received and one of 64 MiB that is being sent, 4 MiB of answers that its peer does not take, and the
+///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) that it shares with its session.
+/// - A server holds [`max_sessions`](Self::max_sessions) and [`max_connections`](Self::max_connections) of them.
+///
+/// With the defaults the sums are larger than any machine: they protect from one process, one request and one connection
+/// that misbehave, not from a client that is let in and means harm. A server for such clients lowers the counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// How long a session without a connection is kept. 80 s, as measured on the reference.
     pub session_ttl: Duration,
     /// How long a closed process stays readable and its id taken. 80 s, as measured on the reference.
+    ///
+    /// The time does not run while the session is detached and the client has not seen everything of the process, nor
+    /// before a client that acknowledges has acknowledged the end: between two peers of this library nothing is lost while
+    /// the session lives.
     pub closed_retention: Duration,
     /// Output held for each process.
     pub output: OutputLimits,
@@ -81,8 +99,11 @@ pub struct ServerConfig {
     pub remembered_write_ids: usize,
     /// Writes queued for each process before further ones wait for their answer. 128, as the reference.
     pub stdin_queue_writes: usize,
-    /// Processes in one session. 4,096; one more is refused.
+    /// Processes in one session that are not closed. 4,096; one more is refused.
     pub max_processes: usize,
+    /// Closed processes that one session retains. 4,096. Beyond it, the one that closed first among those whose end was
+    /// seen is forgotten before its time; if none was seen, one more process is refused.
+    pub max_closed_processes: usize,
     /// Sessions, attached and detached. 1,024; one more is refused.
     pub max_sessions: usize,
     /// Connections at a time. 1,024; one more is refused.
@@ -95,10 +116,8 @@ pub struct ServerConfig {
     pub messages: MessageLimits,
     /// Signs of life.
     pub keepalive: Keepalive,
-    /// How long after an exit the output streams may stay open before the server closes its ends of them. By default
-    /// without limit, as the reference.
-    pub close_streams_after_exit: Option<Duration>,
-    /// Grace time of processes when the server stops. 2 s. An expired session's processes are killed at once.
+    /// Grace time of processes when the server stops. 2 s. The running processes of an expired session are killed at
+    /// once, and what its exited ones left behind is left alone.
     pub shutdown_grace: Duration,
 }
 
@@ -111,13 +130,13 @@ impl Default for ServerConfig {
             remembered_write_ids: 4_096,
             stdin_queue_writes: 128,
             max_processes: 4_096,
+            max_closed_processes: 4_096,
             max_sessions: 1_024,
             max_connections: 1_024,
             max_requests_in_flight: 4_096,
             max_request_bytes_in_flight: 128 << 20,
             messages: MessageLimits::default(),
             keepalive: Keepalive::default(),
-            close_streams_after_exit: None,
             shutdown_grace: Duration::from_secs(2),
         }
     }

@@ -50,10 +50,6 @@ impl Calls {
                 slots.forget(process);
                 None
             }
-            Action::StopFollowing { process } => {
-                slots.stop_following(process);
-                None
-            }
             Action::Write { process, data } => {
                 self.stdin(cx, process, slots, |control| async move { control.write(data).await })
             }

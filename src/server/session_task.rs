@@ -273,11 +273,14 @@ impl Session {
     }
 }
 
-/// The session is over, or the runtime is: nothing that it started is left behind.
+/// The session is over, or the runtime is: what runs is killed. What an exited process left behind is ended by a shutdown
+/// only; else it is spared, as by `process/terminate`, and the backend drains its output.
 impl Drop for Session {
     fn drop(&mut self) {
-        for process in self.peer.unfinished() {
-            self.slots.kill(process);
+        if self.shutdown_deadline.is_some() {
+            self.peer.unfinished().for_each(|process| self.slots.kill(process));
+        } else {
+            self.peer.running().for_each(|process| self.slots.kill(process));
         }
         self.registry.remove(self.peer.session_id());
     }

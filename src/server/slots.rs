@@ -92,13 +92,6 @@ impl Slots {
         }
     }
 
-    /// Drops the events of a process.
-    pub(super) fn stop_following(&mut self, key: ProcessKey) {
-        if let Some(Slot { process: Process::Started { events, .. }, .. }) = self.get_mut(key) {
-            *events = None;
-        }
-    }
-
     /// Drops all that there is of a process; a start or a write that is going on is given up.
     pub(super) fn forget(&mut self, key: ProcessKey) {
         let Some(place) = self.slots.get_mut(key.slot()) else { return };

@@ -30,8 +30,6 @@ pub(crate) enum Action {
     Terminate { process: ProcessKey, grace: Duration, descendants: bool, call: Option<Call> },
     /// Ask for the facts of the place. Ends in [`Completion::Info`].
     Info { call: Call },
-    /// Drop the events of a process: they have no reader any more. Ends in nothing.
-    StopFollowing { process: ProcessKey },
     /// Drop all that there is of a process. Ends in nothing.
     Forget { process: ProcessKey },
 }

@@ -90,8 +90,10 @@ impl Peer {
         };
         let refusal = if self.processes.key(&id).is_some() {
             Some(SpawnError::AlreadyExists(id.clone()))
-        } else if self.processes.len() >= self.config.max_processes {
+        } else if self.processes.len() - self.closed.len() >= self.config.max_processes {
             Some(SpawnError::TooManyProcesses { limit: self.config.max_processes as u64 })
+        } else if !self.has_room_for_closed() {
+            Some(SpawnError::TooManyProcesses { limit: self.config.max_closed_processes as u64 })
         } else if self.shutting_down {
             Some(SpawnError::Closed)
         } else {
@@ -108,6 +110,8 @@ impl Peer {
             log: ProcessLog::new(self.config.output, self.reader()),
             stdin: StdinQueue::new(takes_input, self.config.stdin_queue_writes, self.config.remembered_write_ids),
             reads: Vec::new(),
+            closed_place: None,
+            forget_at: None,
             in_round: false,
         });
         self.actions.push_back(Action::Start { process, request: Box::new(request) });

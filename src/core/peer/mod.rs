@@ -17,6 +17,9 @@
 //!                                  └─ failed, cancelled ─▶ (free)
 //! ```
 //!
+//! The time for which a closed process is kept does not run while its client could not have seen its end: see
+//! [`retention`].
+//!
 //! Order of polling: [`Peer::poll_action`] until none, [`Peer::poll_transmit`] while the connection takes messages, then
 //! [`Peer::poll_timeout`]. Any input may make work for all three.
 //!
@@ -27,7 +30,7 @@
 //! - Answers go out before output. A process's first event goes out after the answer to its start. Processes with output
 //!   take turns, one event each.
 //! - What was not answered when a connection ends has no answer (house invariant 4), and if it was waiting, no effect.
-//! - All that is held is bounded (6): processes, calls without an answer, and bytes of such calls by refusal; answers
+//! - All that is held is bounded (6): processes, closed ones apart, calls without an answer, and bytes of such calls by refusal; answers
 //!   that the client does not take by not reading further ([`Peer::wants_input`]); output by pausing its process
 //!   ([`Peer::wants_output`]).
 //! - A spurious timeout, and the end of an action of a process that is no longer known, change nothing (7).
@@ -40,6 +43,7 @@ pub(crate) mod lobby;
 mod process;
 mod reply;
 mod request;
+mod retention;
 mod start;
 mod timers;
 mod transmit;
@@ -59,6 +63,7 @@ use self::process::{Phase, Process, Processes};
 use self::reply::Reply;
 pub(crate) use self::request::Call;
 use self::request::Request;
+use self::retention::ClosedOrder;
 use self::timers::{Timer, Timers};
 use super::replay::Reader;
 use crate::config::ServerConfig;
@@ -89,6 +94,8 @@ pub(crate) struct Peer {
     /// When the session is over, if nobody comes back.
     expires_at: Option<Instant>,
     processes: Processes,
+    /// The closed ones, in the order in which they closed.
+    closed: ClosedOrder,
     /// Those with something to send, in turn.
     round: VecDeque<ProcessKey>,
     timers: Timers,
@@ -134,6 +141,7 @@ impl Peer {
             connections: 0,
             expires_at,
             processes: Processes::default(),
+            closed: ClosedOrder::default(),
             round: VecDeque::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
@@ -161,6 +169,7 @@ impl Peer {
             let Some(process) = self.processes.get_mut(key) else { continue };
             process.log.attach(reader);
             has_backlog |= process.log.has_backlog();
+            self.update_retention(now, key);
         }
         if has_backlog {
             self.timers.insert(after(now, BACKLOG_PATIENCE), Timer::Backlog { connection: self.connections });
@@ -197,6 +206,7 @@ impl Peer {
                 held.clear();
             }
             self.with_stdin(key, |stdin| stdin.abandon_waiting());
+            self.update_retention(now, key);
         }
         self.expires_at
     }
@@ -229,7 +239,6 @@ impl Peer {
             match timer {
                 Timer::Read { process, read } => self.end_waiting_read(process, read),
                 Timer::Retention { process } => self.forget(process),
-                Timer::CloseStreams { process } => self.close_streams(now, process),
                 Timer::Backlog { connection } => {
                     if self.connections == connection {
                         for key in self.processes.keys() {
@@ -274,7 +283,7 @@ impl Peer {
             Ok(Message::Request { id, method, params }) => {
                 self.handle_request(now, id, message.len(), |features| Request::decode(&method, params, features));
             }
-            Ok(Message::Notification { method, params }) => return self.handle_notification(&method, params),
+            Ok(Message::Notification { method, params }) => return self.handle_notification(now, &method, params),
             Ok(Message::Response { id, .. } | Message::Error { id, .. }) => {
                 return Err(PeerMisbehaved::Protocol(format!("an answer with id {id}, which was never asked")));
             }
@@ -282,7 +291,7 @@ impl Peer {
         Ok(())
     }
 
-    fn handle_notification(&mut self, method: &str, params: Payload<'_>) -> Result<(), PeerMisbehaved> {
+    fn handle_notification(&mut self, now: Instant, method: &str, params: Payload<'_>) -> Result<(), PeerMisbehaved> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match method {
             method::Initialized::NAME => connection.initialized = true,
@@ -291,8 +300,9 @@ impl Peer {
                     params.decode().map_err(|error| PeerMisbehaved::Malformed { reason: error.to_string() })?;
                 for (id, seq) in acks {
                     // One that is forgotten, or was never there, needs no acknowledgement.
-                    if let Some(process) = self.processes.key(&id).and_then(|key| self.processes.get_mut(key)) {
+                    if let Some((key, process)) = self.process_of(&id) {
                         process.log.acknowledge(seq);
+                        self.update_retention(now, key);
                     }
                 }
             }
@@ -351,20 +361,22 @@ impl Peer {
         if log.close().is_some() {
             return;
         }
+        // An event that the log takes for the end is one that cannot be counted.
+        let may_fail = !matches!(&event, Some(Ok(Event::Closed(_)) | Err(_)) | None);
         match event {
             Some(Ok(Event::Output(output))) => log.push_output(output.stream, output.bytes),
             Some(Ok(Event::Gap(gap))) => {
                 log.push_gap(gap.last_seq.saturating_sub(gap.first_seq).saturating_add(1), gap.bytes);
             }
-            Some(Ok(Event::Exited(exited))) => {
-                log.push_exit(exited.status, exited.sandbox_denied);
-                if let Some(patience) = self.config.close_streams_after_exit {
-                    self.timers.insert(after(now, patience), Timer::CloseStreams { process: key });
-                }
-            }
+            Some(Ok(Event::Exited(exited))) => log.push_exit(exited.status, exited.sandbox_denied),
             Some(Ok(Event::Closed(closed))) => log.push_close(closed.totals, closed.cut),
             Some(Err(error)) => log.fail(error.to_string()),
             None => log.fail("the backend ended its events before their end".into()),
+        }
+        if may_fail && log.close().is_some() {
+            // Nobody follows it any more, so it must not run on unseen.
+            let grace = std::time::Duration::ZERO;
+            self.actions.push_back(Action::Terminate { process: key, grace, descendants: true, call: None });
         }
         self.after_event(now, key);
     }
@@ -389,7 +401,13 @@ impl Peer {
             && self.connection.as_ref().is_none_or(|connection| connection.answers.is_empty() && self.round.is_empty())
     }
 
-    /// The processes whose tree may still live: those that are not closed.
+    /// The processes that have not ended themselves. What an exited one left behind is no longer the session's, though
+    /// it may still hold the streams.
+    pub(crate) fn running(&self) -> impl Iterator<Item = ProcessKey> {
+        self.processes.iter().filter(|(_, process)| process.log.exit().is_none()).map(|(key, _)| key)
+    }
+
+    /// The processes whose tree may still live, as far as can be known: those that are not closed.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = ProcessKey> {
         self.processes.iter().filter(|(_, process)| process.log.close().is_none()).map(|(key, _)| key)
     }
@@ -399,24 +417,7 @@ impl Peer {
         self.wake_reads(key);
         if self.processes.get(key).is_some_and(|process| process.log.close().is_some()) {
             self.with_stdin(key, |stdin| stdin.handle_process_closed());
-            self.timers.insert(after(now, self.config.closed_retention), Timer::Retention { process: key });
-        }
-    }
-
-    /// The server's own option: the streams have been open for long enough after the exit.
-    fn close_streams(&mut self, now: Instant, key: ProcessKey) {
-        let Some(process) = self.processes.get_mut(key) else { return };
-        if process.log.close().is_none() {
-            process.log.push_close(None, true);
-            self.actions.push_back(Action::StopFollowing { process: key });
-            self.after_event(now, key);
-        }
-    }
-
-    fn forget(&mut self, key: ProcessKey) {
-        if let Some(process) = self.processes.remove(key) {
-            self.stdin_bytes -= process.stdin.held_bytes();
-            self.actions.push_back(Action::Forget { process: key });
+            self.retain(now, key);
         }
     }
 

@@ -39,6 +39,10 @@ pub(super) struct Process {
     pub(super) log: ProcessLog,
     pub(super) stdin: StdinQueue<StdinCall>,
     pub(super) reads: Vec<WaitingRead>,
+    /// Its place among the closed ones, once it is closed.
+    pub(super) closed_place: Option<u64>,
+    /// When it is forgotten, while that time runs.
+    pub(super) forget_at: Option<Instant>,
     /// Whether the process is in the round of those with something to send.
     pub(super) in_round: bool,
     /// Writes its output notifications.

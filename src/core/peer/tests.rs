@@ -3,6 +3,7 @@
 mod handshake;
 mod ordering;
 mod random;
+mod retention;
 mod sessions;
 
 use std::collections::VecDeque;

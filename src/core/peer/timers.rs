@@ -12,8 +12,6 @@ pub(super) enum Timer {
     Read { process: ProcessKey, read: u64 },
     /// A closed process is to be forgotten.
     Retention { process: ProcessKey },
-    /// The streams of an exited process are to be closed.
-    CloseStreams { process: ProcessKey },
     /// What a plain client has not read since it came back is to be taken as seen.
     Backlog { connection: u64 },
 }

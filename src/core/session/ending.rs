@@ -120,6 +120,7 @@ impl Session {
         self.input_ready.clear();
         self.read_ready.clear();
         self.acks.clear();
+        self.last_acks.clear();
         self.ack_at = None;
         self.timers.clear();
         self.pauses.clear();

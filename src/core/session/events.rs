@@ -184,6 +184,7 @@ impl Session {
     pub(super) fn update(&mut self, now: Instant, key: RouteKey) {
         let Some(route) = self.routes.get_mut(&key) else { return };
         if route.inbox.is_over() && route.released {
+            self.acknowledge_end(now, key);
             self.forget(key);
             return;
         }
@@ -236,6 +237,17 @@ impl Session {
             self.acks_due = true;
         } else {
             self.ack_at.get_or_insert(now + ACK_DELAY);
+        }
+    }
+
+    /// Acknowledges all that there was of a process, which this end has, and which is about to be forgotten.
+    fn acknowledge_end(&mut self, now: Instant, key: RouteKey) {
+        let Some(route) = self.routes.get(&key).filter(|route| route.is_closed()) else { return };
+        let last = route.inbox.last_seq();
+        if self.features().credits && last > route.acked_seq {
+            self.last_acks.push((route.process_id.clone(), last));
+            self.ack_at.get_or_insert(now + ACK_DELAY);
+            self.acks_due |= self.last_acks.len() >= LAST_ACKS;
         }
     }
 
@@ -303,6 +315,9 @@ impl Route {
         }
     }
 }
+
+/// So many last acknowledgements go at once.
+const LAST_ACKS: usize = 256;
 
 fn exit_fact(params: &ExitedParams) -> ExitFact {
     let status = params.longarm.unwrap_or_default().status(params.exit_code);

@@ -84,6 +84,8 @@ pub(crate) struct Session {
     cleanup_waits_since: Option<Instant>,
     /// Processes with something to acknowledge, and when that is due.
     acks: BTreeSet<RouteKey>,
+    /// The last acknowledgements of processes that are forgotten here: the peer keeps what it has of them until then.
+    last_acks: Vec<(ProcessId, u64)>,
     ack_at: Option<Instant>,
     acks_due: bool,
     ack_queued: bool,
@@ -184,6 +186,7 @@ impl Session {
             cleanups: VecDeque::new(),
             cleanup_waits_since: None,
             acks: BTreeSet::new(),
+            last_acks: Vec::new(),
             ack_at: None,
             acks_due: false,
             ack_queued: false,
@@ -394,7 +397,7 @@ impl Session {
     fn send_acks(&mut self) {
         self.ack_at = None;
         self.acks_due = false;
-        let mut params = AckParams::default();
+        let mut params = AckParams { acks: std::mem::take(&mut self.last_acks) };
         for key in std::mem::take(&mut self.acks) {
             let Some(route) = self.routes.get_mut(&key) else { continue };
             let consumed = route.inbox.consumed_seq();

@@ -259,7 +259,7 @@ impl World {
                 let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
                 self.rig.complete(Completion::Info { call, result: Ok(info) });
             }
-            Action::CancelStart { .. } | Action::StopFollowing { .. } | Action::Forget { .. } => {}
+            Action::CancelStart { .. } | Action::Forget { .. } => {}
         }
     }
 

@@ -204,26 +204,6 @@ fn the_list_names_every_process_and_its_state() {
 }
 
 #[test]
-fn the_server_may_close_streams_that_stay_open_after_the_exit() {
-    let mut rig = Rig::with(|config| config.close_streams_after_exit = Some(2 * SECOND));
-    rig.attach(true);
-    let p = rig.run("p");
-    rig.output(p, "x");
-    rig.exit(p, 0);
-    rig.pass(SECOND);
-    rig.output(p, "late");
-    rig.out();
-    rig.pass(SECOND);
-    let sent = rig.out();
-    assert_eq!(names(&sent), ["process/closed p"]);
-    assert_eq!(sent[0]["params"]["longarm"]["cut"], true);
-    assert!(matches!(rig.actions.pop_back(), Some(Action::StopFollowing { .. })));
-    rig.output(p, "too late");
-    rig.close(p);
-    assert_eq!(rig.out().len(), 0);
-}
-
-#[test]
 fn a_backend_that_loses_a_process_ends_it() {
     let mut rig = Rig::attached(false);
     let (p, q) = (rig.run("p"), rig.run("q"));

@@ -123,6 +123,32 @@ fn consumption_is_acknowledged_in_batches() {
 }
 
 #[test]
+fn the_end_of_a_process_is_acknowledged_when_it_is_forgotten_here() {
+    for (features, discarded) in [(ALL, false), (ALL, true), (&[] as &[&str], false)] {
+        let mut harness = Harness::open(features);
+        for route in 1..=2 {
+            harness.started(route);
+            harness.output(route, 1, 10);
+            if discarded {
+                harness.session.discard(harness.now, RouteKey(route));
+            }
+            harness.exited(route, 2, 0);
+            harness.closed(route, 3);
+            harness.session.release(harness.now, RouteKey(route));
+            harness.drain();
+        }
+        assert!(harness.sent().is_empty(), "both at once");
+        harness.wait(ACK_DELAY);
+        if features.is_empty() {
+            assert!(harness.sent().is_empty());
+        } else {
+            assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 3], ["p2", 3]]));
+        }
+        assert_eq!(harness.session.poll_timeout(), None);
+    }
+}
+
+#[test]
 fn writes_go_one_by_one_to_a_plain_peer_and_several_at_a_time_to_ours() {
     for (features, width) in [(&[] as &[&str], 1), (ALL, 8)] {
         let mut harness = Harness::open(features);
