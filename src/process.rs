@@ -279,6 +279,11 @@ impl Process {
 
     /// Lets the process outlive this handle and its environment.
     ///
+    /// On this machine it then lives until it ends. At a remote place it belongs to the session there: it lives while the
+    /// connection does, and after its end for as long as the server keeps the session (with `longarm serve`, the time of
+    /// `--session-ttl`; 80 s by default); then it is killed. A server on standard streams ends with its connection, and
+    /// takes the process with it.
+    ///
     /// # Errors
     ///
     /// A [`SignalError`]; then the process still ends with its handle.
