@@ -169,3 +169,8 @@ pub use crate::process::{Process, ProcessHandle};
 pub use crate::request::{ExecRequest, Signal, Stdin, TerminalSize};
 pub use crate::status::ExitStatus;
 pub use crate::transport::Transport;
+
+/// Compiles and runs the code blocks of the README.
+#[cfg(all(doctest, feature = "websocket"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
