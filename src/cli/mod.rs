@@ -13,10 +13,10 @@ use self::unix as os;
 #[cfg(windows)]
 use self::windows as os;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use longarm::error::explain;
 
 use self::args::{Cli, Command};
 
@@ -60,15 +60,4 @@ fn complain(reason: &str) {
     let line: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // There is nobody left to tell if the standard error is gone.
     let _ = writeln!(std::io::stderr(), "longarm: {line}");
-}
-
-/// An error with all its causes, in one line.
-fn explain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

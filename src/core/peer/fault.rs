@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::error::{CallError, RpcError, SignalError, SpawnError};
+use crate::error::{CallError, RpcError, SignalError, SpawnError, explain};
 use crate::wire::codec;
 use crate::wire::spawn_error;
 use crate::wire::{ErrorCode, RequestId};
@@ -89,7 +89,7 @@ impl From<SignalError> for Fault {
             SignalError::InvalidRequest(_) | SignalError::Unsupported(_) => Self::invalid_params(error.to_string()),
             // A server of a server passes on what the one behind it said.
             SignalError::Remote(rpc) => rpc.into(),
-            _ => Self::internal(chain(&error)),
+            _ => Self::internal(explain(&error)),
         }
     }
 }
@@ -98,19 +98,7 @@ impl From<CallError> for Fault {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Remote(rpc) => rpc.into(),
-            _ => Self::internal(chain(&error)),
+            _ => Self::internal(explain(&error)),
         }
     }
-}
-
-/// The texts of an error and its causes: our messages never repeat their source.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
