@@ -155,6 +155,9 @@ pub struct ClientConfig {
     pub max_calls: usize,
     /// Calls in flight towards a peer with the `longarm` extension. 1,024.
     pub max_calls_extended: usize,
+    /// Grace time of processes when the environment is closed, towards a peer with the feature `terminate`. 2 s. When all
+    /// clones are dropped instead, and towards a plain peer, they are killed at once.
+    pub close_grace: Duration,
     /// How long the one call that is reserved for cleaning up may be waited for by another one, while no regular call is
     /// answered either. Then the peer is taken for stuck and the connection is closed. 10 s.
     pub cleanup_patience: Duration,
@@ -180,6 +183,7 @@ impl Default for ClientConfig {
             initialize_timeout: Duration::from_secs(10),
             max_calls: 64,
             max_calls_extended: 1_024,
+            close_grace: Duration::from_secs(2),
             cleanup_patience: Duration::from_secs(10),
             max_queued_writes: 4_096,
             reorder_events: 256,

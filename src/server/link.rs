@@ -12,7 +12,7 @@ use crate::config::Keepalive as KeepaliveConfig;
 use crate::core::keepalive::{Keepalive, Verdict};
 use crate::error::{PeerMisbehaved, TransportError};
 use crate::time::{self, Instant};
-use crate::transport::{CloseReason, Incoming, Outgoing, Transport};
+use crate::transport::{CloseReason, Incoming, Outgoing, PingStart, Transport};
 
 /// A connection, as its present driver holds it.
 #[derive(Debug)]
@@ -74,13 +74,12 @@ impl Link {
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), ServeError> {
         match self.keepalive.handle_timeout(now) {
             Verdict::Alive => {}
-            Verdict::Ping => {
-                if self.outgoing.start_ping() {
-                    self.unflushed = true;
-                } else {
-                    self.keepalive.disable();
-                }
-            }
+            Verdict::Ping => match self.outgoing.start_ping() {
+                PingStart::Queued => self.unflushed = true,
+                // The silence of the peer counts all the same.
+                PingStart::Busy => {}
+                PingStart::Unsupported => self.keepalive.disable(),
+            },
             Verdict::Dead { silence } => return Err(PeerMisbehaved::Silent { silence }.into()),
         }
         Ok(())

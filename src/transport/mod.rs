@@ -28,15 +28,26 @@ pub trait Transport: fmt::Debug + Send + 'static {
 
 /// The sending half: a sink of messages. `poll_ready` is pending while too much is buffered.
 pub trait Outgoing: Sink<Bytes, Error = TransportError> + fmt::Debug + Send + Unpin {
-    /// Queues a ping. Its answer shows in [`Incoming::received_bytes`]. Returns false if the transport has no pings.
-    fn start_ping(&mut self) -> bool {
-        false
+    /// Queues a ping. Its answer shows in [`Incoming::received_bytes`].
+    fn start_ping(&mut self) -> PingStart {
+        PingStart::Unsupported
     }
 
     /// Says why the connection is about to be closed; followed by `poll_close`.
     fn set_close_reason(&mut self, reason: CloseReason) {
         let _ = reason;
     }
+}
+
+/// What became of a ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PingStart {
+    /// It leaves with the next flush.
+    Queued,
+    /// Not now: too much is on its way already, or the connection is about to be closed. A later one may be taken.
+    Busy,
+    /// The transport has no pings.
+    Unsupported,
 }
 
 /// The receiving half: a stream of messages. It ends after the peer has closed, or with an error.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longarm::config::ServerConfig;
 use longarm::error::PeerMisbehaved;
 use longarm::server::{ServeError, Server};
-use longarm::transport::{Incoming, Outgoing, Transport, memory};
+use longarm::transport::{Incoming, Outgoing, PingStart, Transport, memory};
 use serde_json::json;
 
 use crate::backends::Scripted;
@@ -93,12 +93,13 @@ async fn a_closed_process_is_forgotten_after_its_time() {
 
 /// A connection whose client is never heard of, as behind a link that is cut without a word.
 #[derive(Debug)]
-struct HalfOpen(memory::MemoryTransport);
+struct HalfOpen(memory::MemoryTransport, PingStart);
 
 impl Transport for HalfOpen {
     fn split(self: Box<Self>) -> (Box<dyn Outgoing>, Box<dyn Incoming>) {
-        let (outgoing, incoming) = Box::new(self.0).split();
-        (Box::new(Pinging(outgoing)), incoming)
+        let Self(transport, ping) = *self;
+        let (outgoing, incoming) = Box::new(transport).split();
+        (Box::new(Pinging(outgoing, ping)), incoming)
     }
 
     fn peer(&self) -> String {
@@ -106,9 +107,9 @@ impl Transport for HalfOpen {
     }
 }
 
-/// Sends pings into the void.
+/// Sends pings into the void, or says that it cannot just now.
 #[derive(Debug)]
-struct Pinging(Box<dyn Outgoing>);
+struct Pinging(Box<dyn Outgoing>, PingStart);
 
 impl futures_sink::Sink<bytes::Bytes> for Pinging {
     type Error = longarm::error::TransportError;
@@ -140,8 +141,8 @@ impl futures_sink::Sink<bytes::Bytes> for Pinging {
 }
 
 impl Outgoing for Pinging {
-    fn start_ping(&mut self) -> bool {
-        true
+    fn start_ping(&mut self) -> PingStart {
+        self.1
     }
 }
 
@@ -151,7 +152,7 @@ async fn a_half_open_connection_frees_its_session_after_the_silence_limit() {
     let (client, service) = memory::pair();
     let serving = tokio::spawn({
         let server = server.clone();
-        async move { server.serve(Box::new(HalfOpen(service))).await }
+        async move { server.serve(Box::new(HalfOpen(service, PingStart::Queued))).await }
     });
     let mut client = RawClient::over(Box::new(client));
     let session = client.initialize(None, &[]).await.unwrap()["sessionId"].as_str().unwrap().to_owned();
@@ -171,9 +172,29 @@ async fn a_half_open_connection_frees_its_session_after_the_silence_limit() {
 async fn a_client_that_never_shakes_hands_is_given_up_too() {
     let (server, _) = scripted(ServerConfig::default());
     let (client, service) = memory::pair();
-    let served = server.serve(Box::new(HalfOpen(service))).await;
+    let served = server.serve(Box::new(HalfOpen(service, PingStart::Queued))).await;
     assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
     drop(client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_too_full_for_a_ping_is_given_up_for_its_silence_too() {
+    let (server, _) = scripted(ServerConfig::default());
+    let (client, service) = memory::pair();
+    let served = server.serve(Box::new(HalfOpen(service, PingStart::Busy))).await;
+    assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_without_pings_is_never_given_up_for_its_silence() {
+    let (server, _) = scripted(ServerConfig::default());
+    let (client, service) = memory::pair();
+    let serving = tokio::spawn(async move { server.serve(Box::new(HalfOpen(service, PingStart::Unsupported))).await });
+    tokio::time::sleep(600 * SECOND).await;
+    assert!(!serving.is_finished());
+    drop(client);
+    assert!(!matches!(serving.await.unwrap(), Err(ServeError::Peer(_))));
 }
 
 #[tokio::test]

@@ -48,10 +48,12 @@ fn run(args: &[&str]) -> io::Result<u8> {
         ["leave-behind", ref command @ ..] => leave_behind(command),
         ["say-when-told", file, text] => wait_for_file(file).and_then(|()| say(text)),
         ["create-when-told", file, created] => wait_for_file(file).and_then(|()| std::fs::write(created, "")),
+        ["flood"] => flood(),
         ["flood-until-stopped"] => flood_until_stopped(),
         ["ignore-stop"] => system::ignore_stop().and_then(|()| say("ready")).map(|()| sleep_for_long()),
         ["ignore-stop-with-descendant"] => ignore_stop_with_descendant(),
         ["on-signal", signal, code] => return on_signal(parse(signal)?, parse(code)?),
+        ["clean-up-when-stopped", file] => clean_up_when_stopped(file),
         ["on-signal-with-descendant", signal, code] => {
             leave_behind(&["sleep-silently"])?;
             return on_signal(parse(signal)?, parse(code)?);
@@ -192,6 +194,14 @@ fn ignore_stop_with_descendant() -> io::Result<()> {
     Ok(())
 }
 
+/// Says its process id, then writes without end.
+fn flood() -> io::Result<()> {
+    say(&std::process::id().to_string())?;
+    loop {
+        Unbuffered.write_all(&[b'x'; 1000])?;
+    }
+}
+
 /// Writes without end until it is asked to stop, then ends in good order.
 fn flood_until_stopped() -> io::Result<()> {
     let stop = system::stop_signal()?;
@@ -210,6 +220,15 @@ fn on_signal(signal: i32, code: u8) -> io::Result<u8> {
     system::wait_for(signal)?;
     say("got")?;
     Ok(code)
+}
+
+/// Says `ready`, waits until it is asked to stop, and then creates the file.
+fn clean_up_when_stopped(file: &str) -> io::Result<()> {
+    let stop = system::stop_signal()?;
+    system::block(stop)?;
+    say("ready")?;
+    system::wait_for(stop)?;
+    std::fs::write(file, "")
 }
 
 /// Says the size of the terminal at first and after each change.

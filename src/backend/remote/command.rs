@@ -31,6 +31,8 @@ pub(super) enum Command {
     Release(RouteKey),
     /// Ends the processes and the connection.
     Close,
+    /// The same, with nobody waiting for the processes.
+    AbandonAll,
     /// Ends the connection only.
     Leave,
 }

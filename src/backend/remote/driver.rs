@@ -20,7 +20,7 @@ use crate::core::keepalive::{Keepalive, Verdict};
 use crate::core::session::{Ending, Mode, RouteKey, Session, SessionEvent, Token};
 use crate::error::{Disconnected, Sent, TransportError};
 use crate::time::{self, Instant};
-use crate::transport::{CloseReason, Incoming, Outgoing, Transport};
+use crate::transport::{CloseReason, Incoming, Outgoing, PingStart, Transport};
 
 /// Starts the task. It ends by itself, within a bound, when the last [`Remote`](super::Remote) is gone, or with the
 /// connection.
@@ -108,7 +108,7 @@ impl Driver {
                 Poll::Ready(Some(command)) => self.handle_command(now, command),
                 // Nobody is left who could want anything.
                 Poll::Ready(None) => {
-                    self.session.close(now);
+                    self.session.abandon_all(now);
                     return false;
                 }
                 Poll::Pending => return false,
@@ -142,13 +142,12 @@ impl Driver {
     fn handle_timeouts(&mut self, now: Instant) {
         match self.keepalive.handle_timeout(now) {
             Verdict::Alive => {}
-            Verdict::Ping => {
-                if self.outgoing.start_ping() {
-                    self.unflushed = true;
-                } else {
-                    self.keepalive.disable();
-                }
-            }
+            Verdict::Ping => match self.outgoing.start_ping() {
+                PingStart::Queued => self.unflushed = true,
+                // The silence of the peer counts all the same.
+                PingStart::Busy => {}
+                PingStart::Unsupported => self.keepalive.disable(),
+            },
             Verdict::Dead { silence } => self.session.handle_silence(silence),
         }
         if self.session.poll_timeout().is_some_and(|due| due <= now) {
@@ -217,6 +216,7 @@ impl Driver {
             Command::Detach(route) => self.session.detach(route),
             Command::Release(route) => self.session.release(now, route),
             Command::Close => self.session.close(now),
+            Command::AbandonAll => self.session.abandon_all(now),
             Command::Leave => self.session.leave(),
         }
         self.deliver();

@@ -53,9 +53,9 @@ pub use crate::core::session::{ListedProcess, ProcessState};
 
 /// A place behind a connection. Clones share the connection.
 ///
-/// Dropping the last clone ends the session's processes that were not detached, in the background and within a bound, and
-/// closes the connection. [`close`](ExecBackend::close) does the same and waits; [`leave`](Remote::leave) keeps the
-/// processes.
+/// Dropping the last clone kills the session's processes that were not detached, in the background and within a bound, and
+/// closes the connection. [`close`](ExecBackend::close) gives them [`close_grace`](ClientConfig::close_grace) to end, and
+/// waits; [`leave`](Remote::leave) keeps the processes.
 #[derive(Clone)]
 pub struct Remote {
     shared: Arc<Shared>,
@@ -279,7 +279,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.link.send(Command::Close);
+        self.link.send(Command::AbandonAll);
     }
 }
 

@@ -1,17 +1,30 @@
 //! The ends of a session: by this end, by a fault of the peer, by the loss of the connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::handshake::{Facts, Info};
 use super::op::{Failure, Mode, RouteKey, Token};
 use super::route::Start;
-use super::{CLOSE_PATIENCE, Call, Ending, Session, SessionEvent, State};
+use super::{CLOSE_PATIENCE, Call, Cleanup, Ending, Session, SessionEvent, State};
 use crate::error::{ConnectError, Disconnected, PeerMisbehaved, Sent, TransportError, WaitError};
 use crate::time::Instant;
+use crate::wire::extension::TerminateExtension;
+use crate::wire::process::TerminateParams;
 
 impl Session {
-    /// Ends all processes that are not detached, then the connection, within a bound.
+    /// Ends all processes that are not detached, then the connection, within a bound: politely by [`Self::close`], at once
+    /// when nobody is left to wait for them.
     pub(crate) fn close(&mut self, now: Instant) {
+        self.close_with(now, self.config.close_grace);
+    }
+
+    /// As [`Self::close`], without a grace time.
+    pub(crate) fn abandon_all(&mut self, now: Instant) {
+        self.close_with(now, Duration::ZERO);
+    }
+
+    fn close_with(&mut self, now: Instant, grace: Duration) {
         match &self.state {
             State::Closing { .. } | State::Ended { .. } => return,
             // Nothing can have been started.
@@ -28,9 +41,14 @@ impl Session {
             (!route.detached && !route.is_closed() && !matches!(route.start, Start::Attaching(_))).then_some(*key)
         };
         let live: Vec<_> = self.routes.iter().filter_map(live).collect();
-        self.state = State::Closing { deadline: now + CLOSE_PATIENCE };
+        // The plain wire has no polite stop.
+        let grace = if self.features().terminate { grace } else { Duration::ZERO };
+        // A grace time beyond what a clock can express has no end.
+        let patience = grace.saturating_add(CLOSE_PATIENCE);
+        let deadline = now.checked_add(patience);
+        self.state = State::Closing { deadline };
         for key in live {
-            self.kill(key);
+            self.stop_for_close(now, key, grace);
         }
         self.finish_closing();
     }
@@ -55,7 +73,7 @@ impl Session {
     }
 
     /// Nothing was heard from the peer for too long.
-    pub(crate) fn handle_silence(&mut self, silence: std::time::Duration) {
+    pub(crate) fn handle_silence(&mut self, silence: Duration) {
         let misbehaviour = PeerMisbehaved::Silent { silence };
         self.end(misbehaviour.to_string().into(), Ending::Lost, Some(misbehaviour.into()));
     }
@@ -77,16 +95,45 @@ impl Session {
     }
 
     pub(super) fn close_now(&mut self) {
-        self.end("closed by this end".into(), Ending::Normal, None);
+        self.end(CLOSED.into(), Ending::Normal, None);
     }
 
     /// Ends a session that is being closed once its stops are answered.
     pub(super) fn finish_closing(&mut self) {
         let State::Closing { .. } = self.state else { return };
         let stops = self.calls.iter().any(|call| matches!(call, Call::Stop { .. }));
-        if !stops && self.cleanups.is_empty() {
+        if stops || !self.cleanups.is_empty() {
+            return;
+        }
+        if !self.routes.values().any(|route| route.closing && !route.inbox.is_over()) {
             self.close_now();
         }
+    }
+
+    /// Ends a process because its place is closed.
+    fn stop_for_close(&mut self, now: Instant, key: RouteKey, grace: Duration) {
+        let extended = self.features().terminate;
+        let Some(route) = self.routes.get_mut(&key) else { return };
+        // With the plain wire there is nothing to wait for, and nothing more to be said.
+        if route.stopping && !extended {
+            return;
+        }
+        route.stopping = true;
+        route.closing = extended;
+        let longarm = extended.then(|| TerminateExtension { grace_ms: super::start::millis(grace), descendants: true });
+        let params = TerminateParams { process_id: route.process_id.clone(), longarm };
+        self.cleanups.push_back(Cleanup { route: key, token: None, params });
+        // A reader that does not read must not hold up the end.
+        self.update(now, key);
+    }
+
+    /// A process that is being ended with its place waits for its reader: what it has not read is given up, so that the end
+    /// comes.
+    pub(super) fn give_up_reader(&mut self, key: RouteKey) {
+        let Some(route) = self.routes.get_mut(&key) else { return };
+        route.inbox.discard();
+        let error = Disconnected { sent: Sent::Unknown, reason: CLOSED.into() }.into();
+        self.events.push_back(SessionEvent::Failed { route: key, error });
     }
 
     /// Ends everything. `rejection` is the handshake's error, if it was not done.
@@ -162,7 +209,7 @@ impl Session {
         let mut keys: Vec<_> = self
             .routes
             .iter()
-            .filter(|(_, route)| !route.inbox.is_over() && !route.failed)
+            .filter(|(_, route)| !route.inbox.is_over() && !route.inbox.is_discarding() && !route.failed)
             .map(|(key, _)| *key)
             .collect();
         keys.sort_unstable();
@@ -177,3 +224,5 @@ impl Session {
         }
     }
 }
+
+const CLOSED: &str = "closed by this end";

@@ -13,7 +13,6 @@ use crate::status::LimitExceeded;
 use crate::time::Instant;
 use crate::wire::ErrorCode;
 use crate::wire::codec::Payload;
-use crate::wire::extension::TerminateExtension;
 use crate::wire::method::{self, Method, Notification, Read};
 use crate::wire::process::{ClosedParams, ExitedParams, OutputParams, ReadResult, TerminateParams};
 
@@ -86,10 +85,7 @@ impl Session {
         };
         route.stopping = true;
         let process_id = route.process_id.clone();
-        // Closing a place leaves nothing behind; a process that is merely not wanted any more may have.
-        let everything = matches!(self.state, super::State::Closing { .. }) && self.features().terminate;
-        let longarm = everything.then_some(TerminateExtension { grace_ms: 0, descendants: true });
-        let params = TerminateParams { process_id, longarm };
+        let params = TerminateParams { process_id, longarm: None };
         self.cleanups.push_back(Cleanup { route: key, token: None, params });
     }
 
@@ -193,6 +189,10 @@ impl Session {
             route.output_limit = None;
             route.inbox.set_limit(LimitExceeded::Output);
             self.kill(key);
+        }
+        let Some(route) = self.routes.get_mut(&key) else { return };
+        if route.closing && route.inbox.is_full() {
+            self.give_up_reader(key);
         }
         let Some(route) = self.routes.get_mut(&key) else { return };
         if !route.read_queued && route.inbox.wants_read(now).is_some() {

@@ -102,10 +102,18 @@ pub(crate) struct Session {
 
 #[derive(Debug)]
 enum State {
-    Handshaking { mode: Mode, deadline: Instant },
+    Handshaking {
+        mode: Mode,
+        deadline: Instant,
+    },
     Open,
-    Closing { deadline: Instant },
-    Ended { reason: Arc<str> },
+    /// Without a deadline, the grace time is beyond what a clock can express.
+    Closing {
+        deadline: Option<Instant>,
+    },
+    Ended {
+        reason: Arc<str>,
+    },
 }
 
 /// What becomes of an answer.
@@ -238,7 +246,7 @@ impl Session {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         match &self.state {
             State::Handshaking { deadline, .. } if *deadline <= now => return self.handshake_timed_out(),
-            State::Closing { deadline } if *deadline <= now => return self.close_now(),
+            State::Closing { deadline: Some(deadline) } if *deadline <= now => return self.close_now(),
             State::Ended { .. } => return,
             State::Handshaking { .. } | State::Open | State::Closing { .. } => {}
         }
@@ -288,7 +296,8 @@ impl Session {
     /// When [`Self::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let state = match &self.state {
-            State::Handshaking { deadline, .. } | State::Closing { deadline } => Some(*deadline),
+            State::Handshaking { deadline, .. } => Some(*deadline),
+            State::Closing { deadline } => *deadline,
             State::Open => None,
             State::Ended { .. } => return None,
         };
@@ -445,7 +454,7 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_RECOVERY: Duration = Duration::from_secs(1);
 
-/// How long the stops of a close may take.
+/// How long a close may take beyond the grace time of its processes.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 const STUCK: &str = "the peer answers no call any more, not even one that cleans up";

@@ -29,6 +29,8 @@ pub(super) struct Route {
     pub(super) failed: bool,
     /// A stop of ours waits or is on its way.
     pub(super) stopping: bool,
+    /// Its place is being closed, which waits for its end.
+    pub(super) closing: bool,
     pub(super) input_queued: bool,
     pub(super) read_queued: bool,
     pub(super) time_limit: Option<std::time::Duration>,
@@ -86,6 +88,7 @@ impl Route {
             abandoned: false,
             failed: false,
             stopping: false,
+            closing: false,
             input_queued: false,
             read_queued: false,
             time_limit: None,

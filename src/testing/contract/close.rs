@@ -5,6 +5,8 @@ use crate::request::Signal;
 
 cases! {"close":
     closing_ends_all_processes,
+    closing_lets_a_process_clean_up [GracefulStop],
+    closing_waits_for_no_reader [GracefulStop],
     closing_twice_is_closing_once,
     nothing_starts_after_the_close,
     a_detached_process_outlives_its_handle_and_its_place [Detach],
@@ -13,6 +15,22 @@ cases! {"close":
 async fn closing_ends_all_processes(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
+    let pid = watched.number().await;
+    cx.environment().close().await;
+    cx.assert_gone(pid).await;
+}
+
+async fn closing_lets_a_process_clean_up(cx: Context) {
+    let file = cx.dir().join("cleaned-up");
+    let mut watched = cx.watch(&["clean-up-when-stopped", &file.to_string_lossy()]).await;
+    watched.until_stdout("ready\n").await;
+    cx.environment().close().await;
+    assert!(file.exists(), "it was not asked, or not waited for");
+}
+
+/// A process that waits for its reader ends with its place all the same.
+async fn closing_waits_for_no_reader(cx: Context) {
+    let mut watched = cx.watch(&["flood"]).await;
     let pid = watched.number().await;
     cx.environment().close().await;
     cx.assert_gone(pid).await;

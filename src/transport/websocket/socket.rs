@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 use crate::config::MessageLimits;
 use crate::error::TransportError;
-use crate::transport::{CloseReason, Incoming, Outgoing};
+use crate::transport::{CloseReason, Incoming, Outgoing, PingStart};
 
 /// A WebSocket, its queue of fragments and its state of closing.
 pub(super) struct Socket {
@@ -308,11 +308,13 @@ impl Sink<Bytes> for WebSocketSender {
 }
 
 impl Outgoing for WebSocketSender {
-    fn start_ping(&mut self) -> bool {
+    fn start_ping(&mut self) -> PingStart {
         let mut socket = self.socket.lock();
         // Control frames may stand between fragments, so that a ping never waits for a large message. If the buffer is
         // full, bytes are on their way already, and the peer has enough to answer to.
-        !socket.close_queued && Pin::new(&mut socket.stream).start_send(Message::Ping(Bytes::new())).is_ok()
+        let queued =
+            !socket.close_queued && Pin::new(&mut socket.stream).start_send(Message::Ping(Bytes::new())).is_ok();
+        if queued { PingStart::Queued } else { PingStart::Busy }
     }
 
     fn set_close_reason(&mut self, reason: CloseReason) {

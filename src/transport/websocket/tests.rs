@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::upgrade::{Verdict, decide};
 use super::*;
 use crate::error::{ConnectError, TransportError};
-use crate::transport::{CloseReason, Connector as _};
+use crate::transport::{CloseReason, Connector as _, PingStart};
 
 type Halves = (Box<dyn Outgoing>, Box<dyn Incoming>);
 
@@ -280,7 +280,7 @@ async fn text_binary_and_fragments_with_control_frames_between_are_the_same() {
 #[tokio::test]
 async fn every_byte_counts_as_life_and_a_dropped_receive_loses_nothing() {
     let (mut client, (mut out, mut input)) = raw_client().await;
-    assert!(out.start_ping());
+    assert_eq!(out.start_ping(), PingStart::Queued);
     out.flush().await.unwrap();
     assert_eq!(read_frame(&mut client).await, (0x89, Vec::new()));
     let before = input.received_bytes();
@@ -310,7 +310,7 @@ async fn no_frame_is_above_16_mib_and_order_is_kept_around_large_messages() {
     let sending = tokio::spawn(async move {
         out.feed(Bytes::from_static(b"before")).await.unwrap();
         out.feed(Bytes::from(vec![b'x'; (40 << 20) + 5])).await.unwrap();
-        assert!(out.start_ping());
+        assert_eq!(out.start_ping(), PingStart::Queued);
         out.feed(Bytes::from_static(b"after")).await.unwrap();
         out.close().await.unwrap();
         drop(_input);

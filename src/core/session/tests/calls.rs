@@ -143,6 +143,65 @@ fn closing_ends_what_is_not_detached_and_waits_for_the_answers() {
     assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
 }
 
+/// A session with the extension and one process, which is being closed; and the stop.
+fn closing(config: ClientConfig) -> (Harness, Value) {
+    let mut harness = Harness::open_with(ALL, config);
+    harness.started(1);
+    harness.session.close(harness.now);
+    harness.drain();
+    let stop = harness.sent_one();
+    (harness, stop)
+}
+
+#[test]
+fn closing_is_polite_and_waits_for_the_end() {
+    let config = ClientConfig { close_grace: Duration::from_millis(700), ..ClientConfig::default() };
+    let (mut harness, stop) = closing(config);
+    assert_eq!(stop["params"]["longarm"], json!({"graceMs": 700, "descendants": true}));
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.exited(1, 1, 0);
+    assert!(harness.end.is_none(), "the streams are open");
+    harness.closed(1, 2);
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
+    assert_eq!(harness.events.len(), 2);
+    assert!(harness.failures.is_empty(), "{:?}", harness.failures);
+}
+
+#[test]
+fn closing_waits_for_the_grace_time_and_a_little_more() {
+    let (mut harness, stop) = closing(ClientConfig::default());
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.wait(ClientConfig::default().close_grace);
+    assert!(harness.end.is_none());
+    harness.wait(CLOSE_PATIENCE);
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
+}
+
+#[test]
+fn a_reader_that_does_not_read_does_not_hold_up_the_close() {
+    let mut config = ClientConfig::default();
+    config.output.retained_bytes = 100;
+    let (mut harness, stop) = closing(config);
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.output(1, 1, 100);
+    assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Disconnected(_))]), "{:?}", harness.failures);
+    harness.wait(Duration::from_millis(25));
+    assert_eq!(harness.sent_one()["params"], json!({"acks": [["p1", 1]]}), "so that the rest can come");
+    harness.output(1, 2, 100);
+    harness.exited(1, 3, 143);
+    harness.closed(1, 4);
+    assert_eq!(harness.end.as_ref().unwrap().1, Ending::Normal);
+    assert_eq!(harness.failures.len(), 1);
+}
+
+#[test]
+fn dropping_everything_kills_at_once() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.session.abandon_all(harness.now);
+    assert_eq!(harness.sent_one()["params"]["longarm"], json!({"graceMs": 0, "descendants": true}));
+}
+
 #[test]
 fn closing_takes_a_bounded_time() {
     let mut harness = Harness::open(&[]);

@@ -235,7 +235,7 @@ proptest! {
             harness.wait(Duration::from_millis(50));
         }
         harness.session.close(harness.now);
-        harness.wait(CLOSE_PATIENCE);
+        harness.wait(ClientConfig::default().close_grace + CLOSE_PATIENCE);
         prop_assert!(harness.end.is_some());
         let got: Vec<_> = harness.events.iter().map(|(_, event)| event.seq()).collect();
         prop_assert!(got.windows(2).all(|pair| pair[0] < pair[1]));
