@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
 use self::events::{Source, Taken};
@@ -43,6 +44,8 @@ pub struct Process {
     /// Never locked: `get_mut` serves. The mutex makes the handle `Sync`, which a stream need not be, so that futures
     /// that write to the process may move between threads.
     slot: Mutex<Slot>,
+    /// Whether standard input may be open.
+    takes_input: bool,
 }
 
 /// Where the source of the events is.
@@ -57,7 +60,13 @@ impl Process {
         let Spawned { process_id, control, events, sandbox_type } = spawned;
         let shared = Arc::new(Shared::new(process_id, control, sandbox_type, stop_grace));
         let slot = Slot::Held(Source::new(events, Arc::clone(&shared)));
-        Self { handle: ProcessHandle::new(shared), slot: Mutex::new(slot) }
+        Self { handle: ProcessHandle::new(shared), slot: Mutex::new(slot), takes_input: true }
+    }
+
+    /// A process that is known to have no input to close.
+    pub(crate) fn without_input(mut self) -> Self {
+        self.takes_input = false;
+        self
     }
 
     /// The id of the process within its session.
@@ -109,7 +118,31 @@ impl Process {
         }
     }
 
+    /// How the process ended, if it has: as [`wait`](Self::wait), without waiting. Looks at some events that have come, and
+    /// so discards output as that does; none while an [`Events`] exists that has not passed the exit.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`] if the end cannot be known.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, WaitError> {
+        for _ in 0..LOOK_AHEAD {
+            let known = self.handle.shared.outcome().borrow().clone();
+            if let Some(outcome) = known {
+                return outcome.map(|exited| Some(exited.status));
+            }
+            let Ok(source) = self.source() else { break };
+            // What this yields is output, which is discarded, or makes the outcome known.
+            if source.next().now_or_never().is_none() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
     /// Waits until the process has ended; returns at once if it has. Output may still follow.
+    ///
+    /// Standard input stays open: a process that reads a pipe to its end ends only after
+    /// [`close_stdin`](Self::close_stdin).
     ///
     /// A process waits for its reader when too much output is held. So this discards the output that it meets on its way,
     /// if nobody else holds the events: to keep it, follow the events or [`collect`](Self::collect) instead. While an
@@ -144,7 +177,11 @@ impl Process {
         }
     }
 
-    /// Reads the rest of the output to its end, as [`collect`](Self::collect) does, and gives up the handle.
+    /// Closes standard input, reads the rest of the output to its end, as [`collect`](Self::collect) does, and gives up the
+    /// handle.
+    ///
+    /// Input written before is still delivered. A terminal's input, and that of a place that cannot close it, stays open:
+    /// there a process that reads its input to the end does not end.
     ///
     /// # Errors
     ///
@@ -154,10 +191,25 @@ impl Process {
     ///
     /// Dropping the future drops the process, and so kills it.
     pub async fn output(mut self, limits: CollectLimits) -> Result<CollectedOutput, WaitError> {
-        self.collect(limits).await
+        let handle = self.takes_input.then(|| self.handle());
+        let close = async {
+            if let Some(handle) = handle {
+                // It is closed already, or it cannot be closed; of anything else the events tell.
+                let _ = handle.close_stdin().await;
+            }
+            std::future::pending().await
+        };
+        // Together: the process may want its output to be taken before it reads on.
+        tokio::select! {
+            biased;
+            output = close => output,
+            output = self.collect(limits) => output,
+        }
     }
 
     /// Reads the rest of the output, keeping a bounded head and tail of each stream, until all streams have ended.
+    ///
+    /// Standard input stays open, as with [`wait`](Self::wait).
     ///
     /// After the exit it waits for the end of the streams for [`CollectLimits::drain_timeout`] at most: a descendant may
     /// hold them for ever. Then it returns with [`CollectedOutput::still_open`] set, and the events go on.
@@ -313,6 +365,9 @@ impl fmt::Debug for Process {
         self.handle.shared.fmt_as("Process", f)
     }
 }
+
+/// Events that one [`Process::try_wait`] looks at.
+const LOOK_AHEAD: usize = 1_024;
 
 impl Drop for Process {
     fn drop(&mut self) {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::backend::local::{Local, LocalConfig};
 use crate::backend::remote::Remote;
 use crate::backend::{ExecBackend, Features};
+use crate::collect::{CollectLimits, CollectedOutput};
 use crate::config::ClientConfig;
-use crate::error::{CallError, ConnectError, SpawnError, WaitError};
+use crate::error::{CallError, ConnectError, RunError, SpawnError, WaitError};
 use crate::fs::{FileSystem, NoFileSystem};
 use crate::info::EnvironmentInfo;
 use crate::process::Process;
-use crate::request::{ExecRequest, ProcessId};
-use crate::transport::Transport;
+use crate::request::{ExecRequest, ProcessId, Stdin};
+use crate::status::ExitStatus;
+use crate::transport::{Connector, Transport};
 
 /// A place where commands run: this machine, another one, or a host's own backend. The code that uses it is the same.
 ///
@@ -51,6 +53,19 @@ impl Environment {
         Ok(Remote::connect(Box::new(transport), config).await?.into())
     }
 
+    /// As [`connect`](Self::connect), over a new connection of `connector`.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the connection is closed.
+    pub async fn connect_with(connector: &dyn Connector, config: ClientConfig) -> Result<Self, ConnectError> {
+        Ok(Remote::connect(connector.connect().await?, config).await?.into())
+    }
+
     /// The place at the other end of a connection, in the session that was left or lost. Its processes can be followed
     /// again with [`attach`](Self::attach). Must be called within a tokio runtime.
     ///
@@ -62,6 +77,41 @@ impl Environment {
     /// # Cancel safety
     ///
     /// When the future is dropped, the connection is closed.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use longarm::{CollectLimits, Environment, ExecRequest, Local, LocalConfig};
+    /// use longarm::{config::ClientConfig, server::Server, transport::memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(unix)] {
+    /// let server = Server::new(Arc::new(Local::new(LocalConfig::from_host())));
+    /// let connect = || {
+    ///     let (near, far) = memory::pair();
+    ///     let server = server.clone();
+    ///     tokio::spawn(async move { server.serve(Box::new(far)).await });
+    ///     near
+    /// };
+    /// let before = Environment::connect(connect(), ClientConfig::default()).await?;
+    /// let process = before.spawn(ExecRequest::new(["sh", "-c", "echo hi; sleep 0.1; echo there"])).await?;
+    /// process.detach().await?;
+    /// let id = process.id().clone();
+    /// let session = before.leave().await.ok_or("no session")?;
+    ///
+    /// let after = loop {
+    ///     match Environment::resume(connect(), ClientConfig::default(), session.clone()).await {
+    ///         // The server has not yet noticed that the former connection is gone.
+    ///         Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+    ///         result => break result?,
+    ///     }
+    /// };
+    /// let process = after.attach(id, 0).await?;
+    /// assert_eq!(process.output(CollectLimits::default()).await?.stdout.to_text(), "hi\nthere\n");
+    /// # after.close().await;
+    /// # }
+    /// # Ok(()) }
+    /// ```
     pub async fn resume(
         transport: impl Transport,
         config: ClientConfig,
@@ -81,8 +131,49 @@ impl Environment {
     /// When the future is dropped, the process either was not started or is ended.
     pub async fn spawn(&self, request: ExecRequest) -> Result<Process, SpawnError> {
         let stop_grace = request.requested_stop_grace();
+        let takes_input = request.requested_stdin() == Stdin::Piped && request.requested_terminal().is_none();
         let spawned = self.backend.spawn(request).await?;
-        Ok(Process::new(spawned, stop_grace))
+        let process = Process::new(spawned, stop_grace);
+        Ok(if takes_input { process } else { process.without_input() })
+    }
+
+    /// Runs a command to its end and keeps its output within the default bounds: [`spawn`](Self::spawn), then
+    /// [`Process::output`].
+    ///
+    /// # Errors
+    ///
+    /// A [`RunError`]: of the start, or of the following of its events.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the process either was not started or is killed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use longarm::{Environment, ExecRequest};
+    /// # #[cfg(unix)] {
+    /// let output = Environment::local().output(ExecRequest::new(["echo", "hi"])).await?;
+    /// assert_eq!(output.stdout.to_text(), "hi\n");
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    pub async fn output(&self, request: ExecRequest) -> Result<CollectedOutput, RunError> {
+        Ok(self.spawn(request).await?.output(CollectLimits::default()).await?)
+    }
+
+    /// Runs a command to its exit and drops its output. Standard input is closed at once.
+    ///
+    /// # Errors
+    ///
+    /// A [`RunError`]: of the start, or of the following of its events.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the process either was not started or is killed.
+    pub async fn status(&self, request: ExecRequest) -> Result<ExitStatus, RunError> {
+        // Nobody could write to it.
+        Ok(self.spawn(request.stdin(Stdin::Null)).await?.wait().await?)
     }
 
     /// Follows a process of a resumed session, from the event after number `after_seq`; 0 is from its start. What the
@@ -129,6 +220,16 @@ impl Environment {
     /// Ends all processes that were not detached and waits until they are gone. Later spawns fail. Idempotent.
     pub async fn close(&self) {
         self.backend.close().await;
+    }
+
+    /// Closes the connection and keeps the session's processes, all of them; returns the id to [`resume`](Self::resume) it
+    /// by. None without a connection, or without a session: then nothing has changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the connection is closed whether or not the future is dropped.
+    pub async fn leave(&self) -> Option<String> {
+        self.remote.as_ref()?.leave().await
     }
 
     /// The connection behind the place, if there is one: its session id, its processes, its end.

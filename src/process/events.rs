@@ -135,3 +135,10 @@ impl Source {
         Poll::Ready(Some(item))
     }
 }
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // Without events nobody can meet the exit any more.
+        self.shared.settle(Err(WaitError::Closed));
+    }
+}

@@ -47,6 +47,23 @@ impl ProcessHandle {
         self.shared.exited().map(|exited| exited.status)
     }
 
+    /// Waits until the exit has been met among the events. Somebody has to follow them: the [`Process`](super::Process) or
+    /// its [`Events`](super::Events), whoever has them.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitError`] if the end cannot be known: `Closed` if the events are gone before the exit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn wait(&self) -> Result<ExitStatus, WaitError> {
+        let mut outcome = self.shared.outcome();
+        // The handle keeps the sender.
+        let known = outcome.wait_for(Option::is_some).await.map_err(|_| WaitError::Closed)?.clone();
+        known.ok_or(WaitError::Closed)?.map(|exited| exited.status)
+    }
+
     /// As [`Process::write`](super::Process::write).
     ///
     /// # Errors

@@ -270,3 +270,55 @@ async fn standard_input_is_a_writer_that_closes_on_shutdown() {
     assert!(matches!(process.close_stdin().await, Err(WriteError::StdinClosed)));
     assert_eq!(process.output(CollectLimits::default()).await.unwrap().stdout.to_text(), "200000");
 }
+
+#[tokio::test]
+async fn output_closes_standard_input_and_delivers_what_was_written() {
+    let (_backend, process) = spawn(|mut child| async move {
+        while let Some(data) = child.read_stdin().await {
+            child.stdout(data).await;
+        }
+        ExitStatus::exited(0)
+    })
+    .await;
+    process.write("hi").await.unwrap();
+    let output = process.output(CollectLimits::default()).await.unwrap();
+    assert_eq!(output.stdout.to_text(), "hi");
+}
+
+#[tokio::test]
+async fn try_wait_does_not_wait_and_sees_the_exit() {
+    let (exit, exiting) = signal::channel::<()>();
+    let (_backend, mut process) = spawn(|child| async move {
+        child.stdout("discarded").await;
+        exiting.await.unwrap();
+        ExitStatus::exited(3)
+    })
+    .await;
+    assert_eq!(process.try_wait().unwrap(), None);
+    exit.send(()).unwrap();
+    let status = loop {
+        match process.try_wait().unwrap() {
+            Some(status) => break status,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(process.try_wait().unwrap(), Some(status), "the answer stays the same");
+}
+
+#[tokio::test]
+async fn a_handle_waits_for_whoever_follows_the_events() {
+    let (_backend, mut process) = spawn(|_child| async { ExitStatus::exited(4) }).await;
+    let handle = process.handle();
+    let waiting = tokio::spawn(async move { handle.wait().await });
+    process.wait().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().code(), Some(4));
+}
+
+#[tokio::test]
+async fn a_handle_does_not_wait_for_events_that_nobody_follows() {
+    let (_backend, process) = spawn(|_child| std::future::pending()).await;
+    let handle = process.handle();
+    drop(process);
+    assert!(matches!(handle.wait().await, Err(WaitError::Closed)));
+}

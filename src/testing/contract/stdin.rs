@@ -4,11 +4,13 @@ use bytes::Bytes;
 
 use super::context::{Context, Watched};
 use crate::backend::Terminate;
+use crate::collect::CollectLimits;
 use crate::error::WriteError;
 use crate::request::Stdin;
 
 cases! {"stdin":
     closing_ends_the_input_after_all_that_was_written [CloseStdin],
+    reading_the_output_to_the_end_ends_the_input [CloseStdin],
     what_was_written_is_read_in_order,
     a_place_that_cannot_close_the_input_says_so_at_once,
     writing_after_the_close_says_that_it_is_closed [CloseStdin],
@@ -27,6 +29,18 @@ async fn closing_ends_the_input_after_all_that_was_written(cx: Context) {
     watched.process.close_stdin().await.unwrap();
     assert!(watched.read_to_end().await.success());
     assert_eq!(watched.stdout_text(), "1048576\n");
+}
+
+async fn reading_the_output_to_the_end_ends_the_input(cx: Context) {
+    let process = cx.spawn(cx.child(&["cat"]).stdin(Stdin::Piped)).await;
+    // More than the pipes hold, so that the input ends only if the output is taken meanwhile.
+    let input = vec![b'x'; 1 << 20];
+    let handle = process.handle();
+    let (written, output) = tokio::join!(biased; handle.write(input), process.output(CollectLimits::default()));
+    written.unwrap();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout.total_bytes, 1 << 20);
 }
 
 async fn what_was_written_is_read_in_order(cx: Context) {
