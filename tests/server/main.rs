@@ -3,6 +3,7 @@
 mod backends;
 mod client;
 mod cuts;
+mod ends;
 mod hostile;
 mod load;
 mod processes;
