@@ -211,10 +211,6 @@ impl Peer {
         self.expires_at
     }
 
-    pub(crate) const fn is_attached(&self) -> bool {
-        self.connection.is_some()
-    }
-
     /// Whether the session's time is over.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
         self.expires_at.is_some_and(|at| now >= at)
