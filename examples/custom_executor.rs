@@ -5,6 +5,7 @@
 #[path = "custom_executor/control.rs"]
 mod control;
 
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use longarm::backend::{EventSender, ExecBackend, Features, ProcessControl, Spawned, channel};
 use longarm::env_policy::{EnvMap, ReservedNames, child_environment};
-use longarm::error::{CallError, InvalidRequest, SpawnError};
+use longarm::error::{CallError, InvalidRequest, OsError, SpawnError};
 use longarm::info::{EnvironmentInfo, Shell};
 use longarm::request::ProcessId;
 use longarm::{CollectLimits, Environment, ExecRequest, ExitStatus, OutputStream, Signal, Stdin};
@@ -50,8 +51,10 @@ impl ExecBackend for Commands {
         command.args(args).arg0(request.requested_arg0().unwrap_or(program)).current_dir(&cwd).process_group(0);
         command.env_clear().envs(env).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if request.requested_stdin() == Stdin::Piped { Stdio::piped() } else { Stdio::null() });
-        let missing = |_| SpawnError::ProgramOrCwdNotFound { program: program.into(), cwd: cwd.clone() };
-        let mut child = command.spawn().map_err(missing)?;
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => SpawnError::ProgramOrCwdNotFound { program: program.into(), cwd: cwd.clone() },
+            _ => OsError::new("start the program", error).into(),
+        })?;
 
         // A bounded queue: when nobody reads the events, nobody reads the pipes, and the process waits.
         let (sender, events) = channel(16);
