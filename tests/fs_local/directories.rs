@@ -238,7 +238,7 @@ fn a_user_may_look_at_what_may_not_be_read() {
         let secret = scratch.file("secret", "four");
         let closed = scratch.directory("closed");
         for path in [&secret, &closed] {
-            fs::set_permissions(path, PermissionsExt::from_mode(0)).unwrap();
+            fs::set_permissions(path, PermissionsExt::from_mode(0o000)).unwrap();
         }
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             for symlinks in [Symlinks::Follow, Symlinks::Refuse] {

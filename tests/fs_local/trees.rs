@@ -129,7 +129,7 @@ fn what_cannot_be_removed_or_copied_is_named() {
         scratch.directory("dir/inner");
         scratch.file("dir/inner/kept", "");
         scratch.file("dir/inner/secret", "");
-        fs::set_permissions(scratch.path("dir/inner/secret"), PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(scratch.path("dir/inner/secret"), PermissionsExt::from_mode(0o000)).unwrap();
         fs::set_permissions(scratch.path("dir/inner"), PermissionsExt::from_mode(0o555)).unwrap();
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let error = files().remove(scratch.at("dir"), remove()).await.unwrap_err();

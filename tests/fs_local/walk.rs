@@ -165,7 +165,7 @@ fn what_cannot_be_read_is_an_error_of_the_walk_that_goes_on() {
         let scratch = Scratch::new();
         let closed = scratch.directory("a-closed");
         scratch.directory("b/c");
-        fs::set_permissions(&closed, PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, PermissionsExt::from_mode(0o000)).unwrap();
         let found = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let root = walk(&scratch, "a-closed", WalkOptions::new()).await;
             assert_eq!((root.entries.len(), root.errors.len()), (0, 1));

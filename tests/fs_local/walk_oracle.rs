@@ -16,7 +16,7 @@ use crate::support::{Scratch, files};
 enum Node {
     File,
     Fifo,
-    Directory(BTreeMap<String, Node>),
+    Directory(BTreeMap<String, Self>),
     Link(PathBuf),
 }
 
