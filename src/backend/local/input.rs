@@ -59,15 +59,19 @@ impl Input {
         !self.queue.is_empty()
     }
 
-    /// Takes a write: all of it that fits at once, the rest into the queue.
+    /// Takes a write: what fits at once of it, up to a bound, the rest into the queue.
     pub(super) fn write(&mut self, mut bytes: Bytes) -> Outcome {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.closing) else {
             return Outcome::Now(Err(WriteError::StdinClosed));
         };
         if self.queue.is_empty() {
-            while bytes.has_remaining() {
-                match writer.write_now(&bytes) {
-                    Ok(Some(count)) => bytes.advance(count),
+            let mut budget = WRITTEN_AT_A_TIME;
+            while bytes.has_remaining() && budget > 0 {
+                match writer.write_now(&bytes[..bytes.len().min(budget)]) {
+                    Ok(Some(count)) => {
+                        bytes.advance(count);
+                        budget -= count;
+                    }
                     Ok(None) => break,
                     Err(error) => {
                         let error = self.fail(&Arc::new(error));
@@ -101,15 +105,23 @@ impl Input {
         Outcome::Later(answer)
     }
 
-    /// Writes what fits of the queue, and wakes when more does.
+    /// Writes what fits of the queue, up to a bound, and wakes when more does.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) {
+        let mut budget = WRITTEN_AT_A_TIME;
         while let Some(front) = self.queue.front_mut() {
             if let (What::Write(bytes), Some(writer)) = (&mut front.what, &mut self.writer)
                 && bytes.has_remaining()
             {
-                match writer.poll_write(cx, bytes) {
+                if budget == 0 {
+                    cx.waker().wake_by_ref();
+                    return;
+                }
+                match writer.poll_write(cx, &bytes[..bytes.len().min(budget)]) {
                     Poll::Pending => return,
-                    Poll::Ready(Ok(count)) => bytes.advance(count),
+                    Poll::Ready(Ok(count)) => {
+                        bytes.advance(count);
+                        budget -= count;
+                    }
                     Poll::Ready(Err(error)) => {
                         self.fail(&Arc::new(error));
                         return;
@@ -150,3 +162,7 @@ impl Input {
         of(error)
     }
 }
+
+/// Bytes that are written before others have their turn: a reader may be so fast that there is always room, and who
+/// wants to signal the process waits meanwhile.
+const WRITTEN_AT_A_TIME: usize = 256 << 10;
