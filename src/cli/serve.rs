@@ -10,6 +10,7 @@ use longarm::config::ServerConfig;
 use longarm::server::{Server, serve_stdio, serve_websocket};
 use longarm::transport::websocket::{CapabilityToken, ListenOptions, Listener, parse_listen_url};
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 use super::args::ServeArgs;
 use super::{complain, explain, os};
@@ -20,7 +21,7 @@ pub(super) fn run(args: ServeArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&explain(&error)),
     };
-    let result = runtime.block_on(serve(args));
+    let result = runtime.block_on(serve_until_second_signal(args));
     // A read of standard input that never returns must not keep the program.
     runtime.shutdown_background();
     match result {
@@ -34,14 +35,29 @@ fn fail(reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn serve(args: ServeArgs) -> Result<(), String> {
+/// The first signal ends everything in good order, which may take a while; the second one ends it at once.
+async fn serve_until_second_signal(args: ServeArgs) -> Result<(), String> {
+    // Before anything is announced: who reads the first line may send a signal at once.
+    let mut signals = os::Signals::new().map_err(|error| explain(&error))?;
+    let (first, shutdown) = oneshot::channel::<()>();
+    let second = async move {
+        signals.stop().await;
+        // Dropping it tells it.
+        drop(first);
+        signals.stop().await;
+    };
+    let shutdown = async move { drop(shutdown.await) };
+    tokio::select! {
+        result = serve(args, shutdown) => result,
+        () = second => Err("ended at once by a second signal".into()),
+    }
+}
+
+async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Result<(), String> {
     let mut config = ServerConfig::default();
     if let Some(ttl) = args.session_ttl {
         config.session_ttl = ttl;
     }
-    // Before anything is announced: who reads the first line may send a signal at once.
-    let mut signals = os::Signals::new().map_err(|error| explain(&error))?;
-    let shutdown = async move { signals.stop().await };
     let local = Arc::new(Local::new(local_config()));
     let server = Server::builder(Arc::clone(&local) as _).config(config.clone()).build();
     let result = if args.listen == "stdio" {
