@@ -27,6 +27,7 @@ into_io_error! {
         SpawnError::CwdPermissionDenied { .. } | SpawnError::PermissionDenied { .. } => io::ErrorKind::PermissionDenied,
         SpawnError::TextBusy { .. } => io::ErrorKind::ExecutableFileBusy,
         SpawnError::ArgumentListTooLong { .. } => io::ErrorKind::ArgumentListTooLong,
+        SpawnError::TimedOut { .. } => io::ErrorKind::TimedOut,
         SpawnError::AlreadyExists(_) => io::ErrorKind::AlreadyExists,
         SpawnError::Disconnected(_) => io::ErrorKind::NotConnected,
         SpawnError::Os(os) => os.source.kind(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::parts::DisplaySize;
 use super::{Busy, Disconnected, InvalidRequest, OsError, PeerMisbehaved, RpcError, Sent, Unsupported};
@@ -105,6 +106,12 @@ pub enum SpawnError {
         /// The limit.
         limit: u64,
     },
+    /// The start took too long: a file system holds it up, or others before it. Nothing is running. Transient.
+    #[error("the start took longer than {} ms", .limit.as_millis())]
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+    },
     /// Another process of the session has this id.
     #[error("process {0} already exists")]
     AlreadyExists(ProcessId),
@@ -139,6 +146,7 @@ impl SpawnError {
             | Self::DescriptorLimit { .. }
             | Self::ProcessLimit { .. }
             | Self::TooManyProcesses { .. }
+            | Self::TimedOut { .. }
             | Self::Busy(_) => true,
             Self::Disconnected(disconnected) => disconnected.sent == Sent::NotSent,
             _ => false,

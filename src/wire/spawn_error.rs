@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,7 @@ const fn class(error: &SpawnError) -> (ErrorCode, Option<&'static str>) {
         | SpawnError::ArgumentListTooLong { .. }
         | SpawnError::DescriptorLimit { .. }
         | SpawnError::ProcessLimit { .. }
+        | SpawnError::TimedOut { .. }
         | SpawnError::Closed
         | SpawnError::Disconnected(_)
         | SpawnError::Peer(_)
@@ -157,6 +159,7 @@ enum Detail {
     DescriptorLimit { limit: Option<u64> },
     ProcessLimit { limit: Option<u64> },
     TooManyProcesses { limit: u64 },
+    TimedOut { limit_ms: u64 },
     Unsupported { reason: String },
     Closed,
     Busy { limit: usize },
@@ -195,6 +198,9 @@ impl Detail {
             SpawnError::DescriptorLimit { limit } => Self::DescriptorLimit { limit: *limit },
             SpawnError::ProcessLimit { limit } => Self::ProcessLimit { limit: *limit },
             SpawnError::TooManyProcesses { limit } => Self::TooManyProcesses { limit: *limit },
+            SpawnError::TimedOut { limit } => {
+                Self::TimedOut { limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
+            }
             SpawnError::Closed => Self::Closed,
             SpawnError::Busy(Busy { limit }) => Self::Busy { limit: *limit },
             SpawnError::Disconnected(Disconnected { sent, reason }) => {
@@ -258,6 +264,7 @@ impl Detail {
             Self::DescriptorLimit { limit } => SpawnError::DescriptorLimit { limit },
             Self::ProcessLimit { limit } => SpawnError::ProcessLimit { limit },
             Self::TooManyProcesses { limit } => SpawnError::TooManyProcesses { limit },
+            Self::TimedOut { limit_ms } => SpawnError::TimedOut { limit: Duration::from_millis(limit_ms) },
             Self::Unsupported { reason } => {
                 Unsupported { feature: IN_REQUEST, place: format!("the executor: {reason}") }.into()
             }

@@ -33,19 +33,11 @@ pub struct LocalConfig {
     pub end_with_executor: bool,
     /// The soft and hard limit of open descriptors that children get. By default what this process has.
     pub child_descriptor_limit: Option<(u64, u64)>,
-    /// How far ending a process reaches.
-    pub containment: Containment,
+    /// How long a start may take in all, such as behind others that a file system holds up, before it ends in
+    /// [`SpawnError::TimedOut`](crate::error::SpawnError::TimedOut). 30 s.
+    pub start_limit: Duration,
     /// Waits for exits by threads even where the system has something better, as on old kernels.
     pub(super) exit_by_thread: bool,
-}
-
-/// How far ending a process reaches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Containment {
-    /// The process group, which is the session of a terminal. A descendant that started a session of its own survives.
-    #[default]
-    ProcessGroup,
 }
 
 impl Default for LocalConfig {
@@ -59,7 +51,7 @@ impl Default for LocalConfig {
             close_streams_after_exit: None,
             end_with_executor: false,
             child_descriptor_limit: None,
-            containment: Containment::default(),
+            start_limit: Duration::from_secs(30),
             exit_by_thread: false,
         }
     }
@@ -127,9 +119,9 @@ impl LocalConfig {
         self
     }
 
-    /// Sets how far ending a process reaches.
-    pub fn containment(mut self, containment: Containment) -> Self {
-        self.containment = containment;
+    /// Sets how long a start may take.
+    pub fn start_limit(mut self, limit: Duration) -> Self {
+        self.start_limit = limit;
         self
     }
 }
@@ -146,7 +138,7 @@ impl fmt::Debug for LocalConfig {
             .field("close_streams_after_exit", &self.close_streams_after_exit)
             .field("end_with_executor", &self.end_with_executor)
             .field("child_descriptor_limit", &self.child_descriptor_limit)
-            .field("containment", &self.containment)
+            .field("start_limit", &self.start_limit)
             .finish()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::input::Outcome;
+use super::registry::Registry;
 use super::shared::Shared;
 use super::spawn::check_terminal_size;
 use crate::backend::{ProcessControl, Terminate};
@@ -16,11 +17,12 @@ use crate::request::{Signal, TerminalSize};
 #[derive(Debug)]
 pub(super) struct LocalControl {
     shared: Arc<Shared>,
+    registry: Arc<Registry>,
 }
 
 impl LocalControl {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) fn new(shared: Arc<Shared>, registry: Arc<Registry>) -> Self {
+        Self { shared, registry }
     }
 
     async fn outcome(&self, outcome: Outcome) -> Result<(), WriteError> {
@@ -86,15 +88,30 @@ impl ProcessControl for LocalControl {
     }
 
     async fn terminate(&self, how: Terminate) -> Result<bool, SignalError> {
-        self.shared.terminate(how).map_err(|error| OsError::new("signal the process group", error).into())
+        self.shared.terminate(how).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => {
+                let feature = "ending what a closed process left behind";
+                Unsupported { feature, place: "this system".into() }.into()
+            }
+            _ => OsError::new("signal the process group", error).into(),
+        })
     }
 
     fn kill_now(&self) {
-        self.shared.kill();
+        self.shared.kill_running();
     }
 
     async fn detach(&self) -> Result<(), SignalError> {
         self.shared.control().detached = true;
+        self.registry.note_change();
         Ok(())
+    }
+}
+
+/// Nobody can ask any more for the end of what a closed process left behind.
+impl Drop for LocalControl {
+    fn drop(&mut self) {
+        self.shared.control().handle_dropped = true;
+        self.shared.wake_supervisor();
     }
 }

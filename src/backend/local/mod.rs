@@ -8,14 +8,17 @@
 //!
 //! A child leads its own session and process group. Its exit is reported when it happens; the output streams go on
 //! until their last holder has closed them, which may be a descendant. A stop reaches the process group, also members
-//! that outlive the leader, until [`Closed`](crate::event::Event::Closed): after that there is no safe way to name the
-//! group, and [`Terminate::descendants`] has no effect. A descendant that started a session of its own is not reached;
+//! that outlive the leader. After [`Closed`](crate::event::Event::Closed), those that are left can still be ended, with
+//! [`Terminate::descendants`] or by closing the place, until the last handle on the process is dropped. On systems without
+//! a safe name for a group whose leader is gone (Unix systems other than Linux, Linux before 6.9) such a request is
+//! [`Unsupported`](crate::error::SignalError::Unsupported) if somebody may be left. A descendant that started a session of its own is not reached;
 //! after a kill its hold on the streams is ignored, and `Closed` says that output was cut.
 //!
 //! # Dropping
 //!
 //! Dropping [`Local`] kills all processes that were not detached; their supervisors still reap them.
-//! [`ExecBackend::close`] gives them time to end, and waits. When the runtime goes first, its supervisors go with it: they
+//! [`ExecBackend::close`] gives them time to end, and waits, but not for ever: a process that took another user's rights
+//! may be beyond our signals, and one that hangs in the kernel beyond any. [`Local::unfinished`] names what is left. When the runtime goes first, its supervisors go with it: they
 //! kill their processes and leave the reaping to the spawner threads; a detached process is left alone.
 
 mod buffers;
@@ -31,7 +34,7 @@ mod spawn;
 mod spawner;
 mod stop;
 mod supervisor;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 #[cfg(unix)]
 mod unix;
@@ -49,7 +52,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use self::buffers::Buffers;
-pub use self::config::{Containment, LocalConfig};
+pub use self::config::LocalConfig;
 use self::control::LocalControl;
 use self::input::Input;
 use self::output::{EventQueue, EventReader};
@@ -85,12 +88,18 @@ impl Local {
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
             fs: Arc::new(LocalFileSystem::new(fs)),
+            spawner: Arc::new(Spawner::new(config.start_limit)),
             config: Arc::new(config),
-            spawner: Arc::new(Spawner::new()),
             registry: Arc::default(),
             info: OnceCell::new(),
             login_shell: OnceCell::new(),
         }
+    }
+
+    /// The processes whose end was not seen yet. After [`close`](ExecBackend::close) they are those that were detached, and
+    /// those that could not be ended.
+    pub fn unfinished(&self) -> Vec<ProcessId> {
+        self.registry.live().iter().map(|shared| shared.process_id.clone()).collect()
     }
 
     /// The user's login shell, which the user database may take a while to tell.
@@ -139,7 +148,7 @@ impl ExecBackend for Local {
         drop(tokio::spawn(supervisor));
         Ok(Spawned {
             process_id,
-            control: Arc::new(LocalControl::new(Arc::clone(&shared))),
+            control: Arc::new(LocalControl::new(Arc::clone(&shared), Arc::clone(&self.registry))),
             events: Box::pin(EventReader::new(shared)),
             sandbox_type: Some("none".into()),
         })
@@ -165,6 +174,8 @@ impl ExecBackend for Local {
         Some(Arc::clone(&self.fs) as Arc<dyn FileSystem>)
     }
 
+    /// Asks all processes to end, kills them after [`LocalConfig::close_grace`], and waits for their ends, and those of all
+    /// threads, up to 2 s more. What cannot be ended is left to its supervisor; see [`Local::unfinished`].
     async fn close(&self) {
         for process in self.registry.close() {
             if !process.control().detached {
@@ -172,9 +183,14 @@ impl ExecBackend for Local {
                 drop(process.terminate(Terminate::graceful(self.config.close_grace).with_descendants()));
             }
         }
-        if self.registry.ended().await {
-            self.spawner.shut_down().await;
-        }
+        let all_ended = async {
+            if self.registry.ended().await {
+                self.spawner.shut_down().await;
+            }
+        };
+        let limit = self.config.close_grace.saturating_add(CLOSE_MARGIN);
+        // What is left then can be asked for.
+        drop(tokio::time::timeout(limit, all_ended).await);
     }
 }
 
@@ -185,3 +201,6 @@ impl Drop for Local {
         }
     }
 }
+
+/// How long killed processes may take to be gone when a place is closed.
+const CLOSE_MARGIN: std::time::Duration = std::time::Duration::from_secs(2);

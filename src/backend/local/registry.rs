@@ -11,7 +11,7 @@ use super::shared::Shared;
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     state: Mutex<State>,
-    removed: Notify,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -56,17 +56,27 @@ impl Registry {
     /// Waits until all but detached processes are gone; returns whether those are, too.
     pub(super) async fn ended(&self) -> bool {
         loop {
-            let removed = self.removed.notified();
-            tokio::pin!(removed);
-            // From here on no removal is missed.
-            removed.as_mut().enable();
-            let live: Vec<_> = self.lock().live.values().cloned().collect();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            let live = self.live();
             if live.iter().all(|shared| shared.control().detached) {
                 return live.is_empty();
             }
             drop(live);
-            removed.await;
+            changed.await;
         }
+    }
+
+    /// The processes whose supervisors run.
+    pub(super) fn live(&self) -> Vec<Arc<Shared>> {
+        self.lock().live.values().cloned().collect()
+    }
+
+    /// A process was detached, or is gone: closing may have nothing left to wait for.
+    pub(super) fn note_change(&self) {
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,7 +88,7 @@ impl Registry {
 impl Drop for Registration {
     fn drop(&mut self) {
         let gone = self.registry.lock().live.remove(&self.key);
-        self.registry.removed.notify_waiters();
+        self.registry.note_change();
         drop(gone);
     }
 }

@@ -39,6 +39,10 @@ pub(super) struct Control {
     pub(super) stop: Stop,
     pub(super) exited: bool,
     pub(super) detached: bool,
+    /// Nobody but the place itself acts on it any more.
+    pub(super) handle_dropped: bool,
+    /// The process is over, and members of its group that are left cannot be reached.
+    pub(super) out_of_reach: bool,
 }
 
 impl Shared {
@@ -60,6 +64,8 @@ impl Shared {
                 stop: Stop::default(),
                 exited: false,
                 detached: false,
+                handle_dropped: false,
+                out_of_reach: false,
             }),
             supervisor: AtomicWaker::new(),
             gathering: AtomicBool::new(false),
@@ -100,10 +106,14 @@ impl Shared {
         self.input_in_gathering.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends the process tree; returns whether the process was still running.
+    /// Ends the process tree; returns whether the process was still running. What a closed process left behind may be
+    /// out of reach, which is [`io::ErrorKind::Unsupported`].
     pub(super) fn terminate(&self, how: Terminate) -> io::Result<bool> {
         let mut control = self.control();
         let running = !control.exited;
+        if how.descendants && control.out_of_reach {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let result = if running || how.descendants { control.stop(how.grace) } else { Ok(()) };
         drop(control);
         // There is a new deadline.
@@ -113,8 +123,22 @@ impl Shared {
 
     /// Kills the process tree, also what an exited process left, unless it is detached.
     pub(super) fn kill(&self) {
+        self.kill_if(|control| !control.detached);
+    }
+
+    /// Kills the tree of a process that still runs, unless it is detached. One that has exited is left alone with what it
+    /// left behind, also if the supervisor has not seen the exit yet.
+    pub(super) fn kill_running(&self) {
+        self.kill_if(|control| {
+            let child = control.child.as_ref().filter(|_| !control.detached && !control.exited);
+            // Only of a process that is not ours any more it cannot be told.
+            child.is_some_and(|child| matches!(child.exit_status(), Ok(None)))
+        });
+    }
+
+    fn kill_if(&self, condition: impl FnOnce(&Control) -> bool) {
         let mut control = self.control();
-        if !control.detached {
+        if condition(&control) {
             // Nobody is left who could do something about an error.
             drop(control.stop(Duration::ZERO));
         }

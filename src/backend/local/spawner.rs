@@ -3,6 +3,9 @@
 //! A start suspends its thread until the program is executed, which a slow file system can draw out, and on Linux a
 //! child can be tied to the life of the thread that made it. So starts run on threads of their own that stay until the
 //! last process has ended: one, and more, up to a bound, while starts wait for one that is stuck.
+//!
+//! Children whose owner is gone are reaped by one more thread, which exists only while there are any: one that cannot be
+//! killed holds nobody up.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,17 +21,32 @@ use crate::error::{OsError, SpawnError};
 use crate::request::Signal;
 use crate::time::{Instant, now};
 
+#[cfg(all(test, unix))]
+mod tests;
+
 /// A pool of spawner threads. They end with it.
 #[derive(Debug)]
 pub(super) struct Spawner {
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    start_limit: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    graves: Mutex<Graves>,
+    /// There is one more child to reap.
+    dug: Condvar,
+}
+
+/// Children whose owner is gone.
+#[derive(Debug, Default)]
+struct Graves {
+    children: Vec<Child>,
+    /// A thread looks after them.
+    tended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +60,9 @@ struct State {
 #[derive(Debug)]
 enum Job {
     Start(Arc<LaunchPlan>, oneshot::Sender<Delivery>),
-    /// Waits for the end of a child that was killed and whose owner is gone.
-    Bury(Child),
+    /// Stands for a start that a file system holds up.
+    #[cfg(test)]
+    Stuck(std::sync::mpsc::Receiver<()>),
 }
 
 /// Why a start failed, and whether the same may succeed a moment later.
@@ -69,9 +88,9 @@ impl Drop for Delivery {
 }
 
 impl Spawner {
-    /// A pool without a thread; the first start makes one.
-    pub(super) fn new() -> Self {
-        Self { queue: Arc::default(), threads: Mutex::default() }
+    /// A pool without a thread; the first start makes one. No start takes longer than `start_limit`.
+    pub(super) fn new(start_limit: Duration) -> Self {
+        Self { queue: Arc::default(), threads: Mutex::default(), start_limit }
     }
 
     /// Starts a process.
@@ -80,6 +99,11 @@ impl Spawner {
     ///
     /// A child whose start was under way when the future was dropped is killed.
     pub(super) async fn start(&self, plan: LaunchPlan) -> Result<Launched, SpawnError> {
+        let limit = self.start_limit;
+        tokio::time::timeout(limit, self.start_in_time(plan)).await.unwrap_or(Err(SpawnError::TimedOut { limit }))
+    }
+
+    async fn start_in_time(&self, plan: LaunchPlan) -> Result<Launched, SpawnError> {
         let plan = Arc::new(plan);
         let mut pause = TEXT_BUSY_FIRST_PAUSE;
         loop {
@@ -115,7 +139,7 @@ impl Spawner {
         self.queue.bury(child);
     }
 
-    /// Ends the threads once they have done what is queued, and waits for them. Later starts fail.
+    /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
     pub(super) async fn shut_down(&self) {
         self.queue.close();
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -126,6 +150,9 @@ impl Spawner {
             // It has finished, so this does not block. A panic was reported where it happened.
             let outcome = thread.join();
             debug_assert!(outcome.is_ok(), "a spawner thread panicked");
+        }
+        while lock(&self.queue.graves).tended {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -170,20 +197,49 @@ impl Queue {
         Ok(())
     }
 
-    fn bury(&self, child: Child) {
-        // The group may have ended by itself, and nobody is left to hear of anything else.
-        let killed = child.signal_group(Signal::Kill);
-        debug_assert!(killed.is_ok(), "a child of ours can be killed: {killed:?}");
-        let mut state = lock(&self.state);
-        if state.closed {
-            drop(state);
-            // The threads are gone. It was killed, so that this takes no longer than its end does.
-            child.wait_and_release();
-            return;
+    /// Takes a child over, to be killed and reaped. Never blocks.
+    fn bury(self: &Arc<Self>, child: Child) {
+        let refused = child.signal_group(Signal::Kill).err();
+        let mut graves = lock(&self.graves);
+        graves.children.push(child);
+        if !graves.tended {
+            let queue = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("longarm-reap".into()).stack_size(THREAD_STACK_BYTES);
+            // Without a thread the next burial tries again.
+            graves.tended = thread.spawn(move || queue.tend_graves()).is_ok();
         }
-        state.jobs.push_back(Job::Bury(child));
-        drop(state);
-        self.changed.notify_one();
+        drop(graves);
+        // It is tried again.
+        drop(refused);
+        self.dug.notify_one();
+    }
+
+    /// Reaps until nobody is left.
+    fn tend_graves(&self) {
+        let mut pause = REAP_FIRST_PAUSE;
+        let mut graves = lock(&self.graves);
+        loop {
+            let before = graves.children.len();
+            graves.children.retain_mut(|child| {
+                let running = matches!(child.exit_status(), Ok(None));
+                if running {
+                    // It may have been refused before: the process may have had the rights of another user.
+                    drop(child.signal_group(Signal::Kill));
+                } else {
+                    // The only error is that somebody else has reaped it.
+                    drop(child.release());
+                }
+                running
+            });
+            if graves.children.is_empty() {
+                graves.tended = false;
+                return;
+            }
+            let (next, waited) = self.dug.wait_timeout(graves, pause).unwrap_or_else(PoisonError::into_inner);
+            graves = next;
+            let progress = !waited.timed_out() || graves.children.len() != before;
+            pause = if progress { REAP_FIRST_PAUSE } else { (pause * 2).min(REAP_LAST_PAUSE) };
+        }
     }
 
     fn close(&self) {
@@ -191,12 +247,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The next job; none when the pool is closed and all is done. Starts that nobody took are given up then.
+    /// The next job; none when the pool is closed. Starts that nobody took are given up then.
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
-                state.jobs.retain(|job| matches!(job, Job::Bury(_)));
+                state.jobs.clear();
             }
             match state.jobs.pop_front() {
                 Some(job) => {
@@ -215,7 +271,8 @@ fn run(queue: &Arc<Queue>) {
     let mut launcher = Launcher::new();
     while let Some(job) = queue.next() {
         match job {
-            Job::Bury(child) => child.wait_and_release(),
+            #[cfg(test)]
+            Job::Stuck(until) => drop(until.recv()),
             Job::Start(_, reply) if reply.is_closed() => {}
             Job::Start(plan, reply) => {
                 let outcome = match &mut launcher {
@@ -248,6 +305,9 @@ const STUCK_AFTER: Duration = Duration::from_millis(50);
 /// No more threads than this: a file system on which even more starts are stuck at a time will not be helped by them.
 const MAX_THREADS: usize = 16;
 const THREAD_STACK_BYTES: usize = 256 << 10;
+/// Pauses between looks at children that were killed, doubling.
+const REAP_FIRST_PAUSE: Duration = Duration::from_millis(1);
+const REAP_LAST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses before a busy program is tried again, doubling: 62 ms in all.
 const TEXT_BUSY_FIRST_PAUSE: Duration = Duration::from_millis(2);
 const TEXT_BUSY_LAST_PAUSE: Duration = Duration::from_millis(32);

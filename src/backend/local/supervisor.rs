@@ -57,7 +57,7 @@ enum Phase {
     Exited {
         at: Instant,
     },
-    /// `Closed` was reported, and members of the group have time left to end.
+    /// `Closed` was reported, and the group may have members.
     Lingering {
         look_at: Instant,
         pause: Duration,
@@ -351,25 +351,42 @@ impl Supervisor {
         }
     }
 
-    /// Members of a group that was asked to end have until the kill, also when they hold no stream.
+    /// Members of the group can outlive it without a stream. They have until the kill if they were asked to end, and can
+    /// still be asked to as long as there is a handle and the group can be told from another one.
     fn linger(&mut self, now: Instant) {
         let Phase::Lingering { look_at, pause } = &mut self.phase else { return };
-        if *look_at > now {
+        let mut control = self.shared.control();
+        let stopping = match control.stop.killed_at() {
+            Some(at) => now < at + SETTLE,
+            None => control.stop.is_asked(),
+        };
+        if stopping && *pause > LAST_LINGER_PAUSE {
+            (*look_at, *pause) = (now, FIRST_LINGER_PAUSE);
+        }
+        // Whoever does not end by a kill would not end by another one.
+        let wanted = stopping || (!control.handle_dropped && control.stop.killed_at().is_none());
+        if wanted && now < *look_at {
             return;
         }
-        *look_at = now + *pause;
-        *pause = (*pause * 2).min(LAST_LINGER_PAUSE);
-        let mut control = self.shared.control();
+        let members = control.child.as_ref().and_then(|child| child.group_has_members());
         let mut killed = Ok(());
-        if control.stop.is_asked() {
-            match control.child.as_ref().and_then(|child| child.group_has_members()) {
-                Some(true) => return,
-                Some(false) => control.stop.group_ended(),
-                // It cannot be told, and the number cannot be kept.
-                None => killed = control.stop(Duration::ZERO),
+        match members {
+            Some(true) if wanted => {
+                *look_at = now + *pause;
+                *pause = (*pause * 2).min(if stopping { LAST_LINGER_PAUSE } else { LAST_WATCH_PAUSE });
+                return;
             }
+            Some(true) => control.out_of_reach = true,
+            Some(false) => control.stop.group_ended(),
+            // It cannot be told, and the number cannot be kept.
+            None if control.stop.is_asked() => killed = control.stop(Duration::ZERO),
+            None => {}
         }
-        let released = control.child.take().map_or(Ok(()), |mut child| child.release());
+        let mut released = Ok(());
+        if let Some(mut child) = control.child.take() {
+            released = child.release();
+            control.out_of_reach |= members.is_none() && child.may_have_left_members();
+        }
         drop(control);
         self.phase = Phase::Over;
         // `Closed` was reported, so that there is nobody to tell.
@@ -490,3 +507,5 @@ const POLLS_FOR_ALL: u32 = 4;
 const SETTLE: Duration = Duration::from_millis(50);
 const FIRST_LINGER_PAUSE: Duration = Duration::from_millis(2);
 const LAST_LINGER_PAUSE: Duration = Duration::from_millis(50);
+/// Between looks at a group that nobody has asked to end.
+const LAST_WATCH_PAUSE: Duration = Duration::from_secs(1);

@@ -57,3 +57,207 @@ async fn without_pidfds_the_leader_stays_until_the_close_and_the_group_can_be_en
     local.close().await;
     assert!(!std::path::Path::new(&stat).exists(), "and given back");
 }
+
+/// Has a process of this place refuse all signals, or take them again.
+fn refuse_signals(local: &Local, refuse: bool) {
+    for shared in local.registry.live() {
+        shared.control().child.as_mut().unwrap().refuses_signals = refuse;
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn closing_does_not_wait_for_ever_for_what_cannot_be_killed() {
+    let local = Local::new(LocalConfig::from_host().close_grace(Duration::from_millis(20)));
+    let spawned = local.spawn(ExecRequest::new(["sleep", "300"]).cwd("/tmp")).await.unwrap();
+    refuse_signals(&local, true);
+    tokio::time::timeout(PATIENCE, local.close()).await.expect("it gives up");
+    assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
+    refuse_signals(&local, false);
+    spawned.control.terminate(Terminate::kill()).await.unwrap();
+    wait_until("all is gone", || local.unfinished().is_empty()).await;
+    let failed = spawned.events.filter(|event| std::future::ready(event.is_err())).count().await;
+    assert_eq!(failed, 1, "that it could not be killed in time is said at the end");
+    local.close().await;
+    assert!(local.unfinished().is_empty());
+}
+
+#[tokio::test]
+async fn closing_does_not_wait_for_a_process_that_is_detached_meanwhile() {
+    let local = Local::new(LocalConfig::from_host().close_grace(PATIENCE * 10));
+    let request = ExecRequest::new(["sh", "-c", "trap '' TERM; echo r; while :; do sleep 0.05; done"]).cwd("/tmp");
+    let mut spawned = local.spawn(request).await.unwrap();
+    assert!(matches!(spawned.events.next().await, Some(Ok(Event::Output(_)))));
+    let detach = async {
+        tokio::task::yield_now().await;
+        spawned.control.detach().await.unwrap();
+    };
+    let close = async { tokio::join!(local.close(), detach) };
+    tokio::time::timeout(PATIENCE, close).await.expect("nothing is left to wait for");
+    assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
+    spawned.control.terminate(Terminate::kill()).await.unwrap();
+    collect(spawned.events).await;
+}
+
+#[tokio::test]
+async fn without_pidfds_what_a_closed_process_left_is_said_to_be_out_of_reach() {
+    let local = without_pidfds();
+    let request = ExecRequest::new(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"]).cwd("/tmp");
+    let mut spawned = local.spawn(request).await.unwrap();
+    let mut left = Vec::new();
+    while let Some(event) = spawned.events.next().await {
+        if let Event::Output(output) = event.unwrap() {
+            left.extend_from_slice(&output.bytes);
+        }
+    }
+    let mut outcome = Ok(false);
+    // The leader's number is given back a moment after the close.
+    while matches!(outcome, Ok(false)) && !local.unfinished().is_empty() {
+        tokio::task::yield_now().await;
+        outcome = spawned.control.terminate(Terminate::kill()).await;
+    }
+    let outcome = spawned.control.terminate(Terminate::kill().with_descendants()).await;
+    assert!(matches!(outcome, Err(crate::error::SignalError::Unsupported(_))), "{outcome:?}");
+    let left: libc::pid_t = String::from_utf8(left).unwrap().trim().parse().unwrap();
+    // SAFETY: the call touches no memory.
+    assert_eq!(unsafe { libc::kill(left, libc::SIGKILL) }, 0, "it lives");
+}
+
+/// A process that has closed, with a member of its group that lives, whose number it has printed.
+async fn leave_somebody(local: &Local) -> (Spawned, u32) {
+    let request = ExecRequest::new(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"]).cwd("/tmp");
+    let mut spawned = local.spawn(request).await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(event) = spawned.events.next().await {
+        if let Event::Output(output) = event.unwrap() {
+            bytes.extend_from_slice(&output.bytes);
+        }
+    }
+    let left = String::from_utf8(bytes).unwrap().trim().parse().unwrap();
+    assert!(is_alive(left));
+    (spawned, left)
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+async fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether this kernel signals groups by pidfd, as Linux does since 6.9.
+async fn groups_can_be_told(local: &Local) -> bool {
+    let spawned = local.spawn(ExecRequest::new(["true"]).cwd("/tmp")).await.unwrap();
+    let live = local.registry.live();
+    let told = live[0].control().child.as_ref().unwrap().outlives_leader();
+    collect(spawned.events).await;
+    if !told {
+        eprintln!("SKIPPED: this kernel cannot signal a process group by pidfd");
+    }
+    told
+}
+
+#[tokio::test]
+async fn what_a_closed_process_left_can_be_ended() {
+    let local = Local::new(LocalConfig::from_host());
+    if !groups_can_be_told(&local).await {
+        return;
+    }
+    let (spawned, left) = leave_somebody(&local).await;
+    assert!(!spawned.control.terminate(Terminate::kill()).await.unwrap());
+    assert!(is_alive(left), "not without being asked for");
+    let how = Terminate::graceful(PATIENCE).with_descendants();
+    assert!(!spawned.control.terminate(how).await.unwrap());
+    wait_until("it is gone", || !is_alive(left)).await;
+    wait_until("the process is forgotten", || local.unfinished().is_empty()).await;
+    assert!(!spawned.control.terminate(how).await.unwrap(), "nobody is left, and that is known");
+}
+
+#[tokio::test]
+async fn closing_ends_what_a_closed_process_left() {
+    let local = Local::new(LocalConfig::from_host());
+    if !groups_can_be_told(&local).await {
+        return;
+    }
+    let (_spawned, left) = leave_somebody(&local).await;
+    local.close().await;
+    assert!(!is_alive(left));
+}
+
+#[tokio::test]
+async fn what_a_closed_process_left_is_let_go_with_the_handle() {
+    let local = Local::new(LocalConfig::from_host());
+    if !groups_can_be_told(&local).await {
+        return;
+    }
+    let (spawned, left) = leave_somebody(&local).await;
+    assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
+    drop(spawned);
+    wait_until("the process is forgotten", || local.unfinished().is_empty()).await;
+    local.close().await;
+    assert!(is_alive(left));
+    // SAFETY: the call touches no memory.
+    assert_eq!(unsafe { libc::kill(left.cast_signed(), libc::SIGKILL) }, 0);
+}
+
+/// Drops the handle of a process that has exited and left somebody, whom this then waits for.
+async fn drop_after_exit(supervised: bool) {
+    let local = Local::new(LocalConfig::from_host());
+    let dir = tempfile::tempdir().unwrap();
+    let script = "(while ! test -e go; do sleep 0.01; done; touch alive) & exit 0";
+    let spawned = local.spawn(ExecRequest::new(["sh", "-c", script]).cwd(dir.path())).await.unwrap();
+    let leader = spawned.control.os_id().unwrap();
+    if supervised {
+        wait_until("it exits", || local.registry.live()[0].control().exited).await;
+    } else {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        // Without a turn for the supervisor.
+        while is_alive(leader) {
+            assert!(std::time::Instant::now() < deadline, "it exits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    drop(crate::Process::new(spawned, Duration::ZERO));
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    wait_until("what it left lives", || dir.path().join("alive").exists()).await;
+}
+
+#[tokio::test]
+async fn dropping_an_exited_process_leaves_what_it_left() {
+    drop_after_exit(true).await;
+}
+
+#[tokio::test]
+async fn dropping_a_process_whose_exit_nobody_has_seen_leaves_what_it_left() {
+    drop_after_exit(false).await;
+}
+
+#[tokio::test]
+async fn a_write_gives_others_their_turn() {
+    let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
+    write.set_nonblocking(true).unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut &read, &mut std::io::sink()).unwrap());
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+    // It takes everything at once.
+    let mut input = Input::new(Some(os::InputWriter::pipe(null.into())));
+    assert!(matches!(input.write(vec![0; 64 << 10].into()), input::Outcome::Now(Ok(()))));
+    assert!(matches!(input.write(vec![0; 1 << 20].into()), input::Outcome::Later(_)));
+    assert!(input.is_pending());
+    // As the supervisor writes the rest: a bound in each turn, to a stream that can be watched.
+    let mut input = Input::new(Some(os::InputWriter::pipe(write.into())));
+    let input::Outcome::Later(answer) = input.write(vec![0; 4 << 20].into()) else { panic!("it is too much at once") };
+    let flush = std::future::poll_fn(|cx| {
+        input.poll_flush(cx);
+        if input.is_pending() { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+    });
+    tokio::time::timeout(PATIENCE, flush).await.expect("it wakes for the rest");
+    assert!(matches!(answer.await, Ok(Ok(()))));
+    input.shut();
+    assert_eq!(reader.join().unwrap(), 4 << 20);
+}

@@ -98,6 +98,12 @@ fn table() -> Vec<(SpawnError, i64, Option<&'static str>, &'static str)> {
             "disconnected (the request was not sent): cut",
         ),
         (SpawnError::TooManyProcesses { limit: 3 }, -32600, None, "the session already has 3 processes"),
+        (
+            SpawnError::TimedOut { limit: Duration::from_secs(30) },
+            -32603,
+            Some("spawnFailed"),
+            "the start took longer than 30000 ms",
+        ),
         (Busy { limit: 64 }.into(), -32600, None, "64 calls are already in flight"),
         (SpawnError::AlreadyExists(id.clone()), -32600, None, "process p already exists"),
         (SpawnError::Cancelled(id), -32600, None, "process p start was cancelled"),

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -83,6 +83,12 @@ impl Pacer {
         ready!(self.timer.poll_read_ready(cx))?.clear_ready();
         Poll::Ready(Ok(()))
     }
+}
+
+/// Interrupts the foreground process group of the terminal with this master.
+pub(super) fn interrupt_foreground(master: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the request takes the signal by value and touches no memory.
+    check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSIG, libc::SIGINT) }).map(drop)
 }
 
 /// Opens the other side of a terminal. By the master, not by name: the name may mean something else, or nothing, where

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -59,6 +59,11 @@ impl Pacer {
     pub(super) fn poll_elapsed(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match *self {}
     }
+}
+
+/// There is no such request.
+pub(super) fn interrupt_foreground(_master: BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Opens the other side of a terminal.

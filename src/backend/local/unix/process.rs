@@ -25,13 +25,23 @@ pub(in crate::backend::local) struct Child {
     pidfd: Option<Arc<OwnedFd>>,
     group_by_pidfd: bool,
     reaped: bool,
+    /// Stands for a process that may not be signalled, such as one that took another user's rights.
+    #[cfg(test)]
+    pub(in crate::backend::local) refuses_signals: bool,
 }
 
 impl Child {
     pub(super) fn new(pid: libc::pid_t, pidfd: Option<OwnedFd>) -> Self {
         let group_by_pidfd =
             pidfd.as_ref().is_some_and(|pidfd| platform::signal_group_by_pidfd(pidfd.as_raw_fd(), 0).is_ok());
-        Self { pid, pidfd: pidfd.map(Arc::new), group_by_pidfd, reaped: false }
+        Self {
+            pid,
+            pidfd: pidfd.map(Arc::new),
+            group_by_pidfd,
+            reaped: false,
+            #[cfg(test)]
+            refuses_signals: false,
+        }
     }
 
     /// The process id.
@@ -58,8 +68,17 @@ impl Child {
         Ok(())
     }
 
+    /// Whether the group may have members after the release, where it cannot be reached any more.
+    pub(in crate::backend::local) fn may_have_left_members(&self) -> bool {
+        // The number may mean another group by now, so that the answer can be wrong in this direction only.
+        // SAFETY: the call touches no memory; the signal 0 is none.
+        let result = check(unsafe { libc::kill(-self.pid, 0) });
+        !matches!(result, Err(error) if error.raw_os_error() == Some(libc::ESRCH))
+    }
+
     /// Blocks until the leader has ended, and reaps it. Nobody is left who could be told of an error.
-    pub(in crate::backend::local) fn wait_and_release(mut self) {
+    #[cfg(target_os = "linux")]
+    pub(super) fn wait_and_release(mut self) {
         if !self.reaped {
             self.reaped = self.wait(libc::WEXITED).is_ok();
         }
@@ -91,20 +110,21 @@ impl Child {
     /// Interrupts: the foreground process group of `terminal`, if that is given and has one, else the process group.
     pub(in crate::backend::local) fn interrupt(&self, terminal: Option<&InputWriter>) -> io::Result<()> {
         // An error means that the terminal is gone, and its groups with it.
-        let foreground = terminal.and_then(|terminal| terminal.foreground_group().ok().flatten());
+        let foreground = terminal.and_then(|terminal| Some((terminal, terminal.foreground_group().ok()??)));
         match foreground {
-            Some(group) if group != self.pid => {
-                // SAFETY: the call touches no memory.
-                match check(unsafe { libc::kill(-group, libc::SIGINT) }) {
-                    Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-                    _ => Ok(()),
-                }
-            }
+            Some((terminal, group)) if group != self.pid => match terminal.interrupt_foreground(group) {
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+                _ => Ok(()),
+            },
             _ => self.signal_group(Signal::Interrupt),
         }
     }
 
     fn send(&self, signal: libc::c_int) -> io::Result<()> {
+        #[cfg(test)]
+        if self.refuses_signals {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
         if let (true, Some(pidfd)) = (self.group_by_pidfd, &self.pidfd) {
             return platform::signal_group_by_pidfd(pidfd.as_raw_fd(), signal);
         }

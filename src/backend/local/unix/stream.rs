@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::{platform, read, terminal, watch, write};
+use super::{check, platform, read, terminal, watch, write};
 use crate::request::TerminalSize;
 
 /// The reading end of an output pipe, or a terminal.
@@ -172,7 +172,7 @@ pub(in crate::backend::local) struct InputWriter {
 }
 
 impl InputWriter {
-    pub(super) fn pipe(fd: OwnedFd) -> Self {
+    pub(in crate::backend::local) fn pipe(fd: OwnedFd) -> Self {
         Self { watch: None, fd: Arc::new(fd), is_terminal: false }
     }
 
@@ -220,6 +220,16 @@ impl InputWriter {
     /// Sets the size of the terminal.
     pub(in crate::backend::local) fn resize(&self, size: TerminalSize) -> io::Result<()> {
         terminal::resize(self.fd.as_fd(), size)
+    }
+
+    /// Interrupts the foreground process group, which was `group` a moment ago.
+    pub(super) fn interrupt_foreground(&self, group: libc::pid_t) -> io::Result<()> {
+        // In one step where the system has one: the number may be given to another group before it is used.
+        match platform::interrupt_foreground(self.fd.as_fd()) {
+            Ok(()) => Ok(()),
+            // SAFETY: the call touches no memory.
+            Err(_) => check(unsafe { libc::kill(-group, libc::SIGINT) }).map(drop),
+        }
     }
 
     /// The foreground process group of the terminal.

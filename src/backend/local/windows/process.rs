@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use windows::Win32::Foundation::{WAIT_OBJECT_0, WAIT_TIMEOUT};
 use windows::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
-use windows::Win32::System::Threading::{GetExitCodeProcess, INFINITE, WaitForSingleObject};
+use windows::Win32::System::Threading::{GetExitCodeProcess, WaitForSingleObject};
 
 use super::InputWriter;
 use super::job::Job;
@@ -57,7 +57,7 @@ impl Child {
     /// The exit status, once the leader has ended.
     pub(in crate::backend::local) fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         // Whether it has ended cannot be told from the code, which is 259 before, and may be after.
-        if !self.wait(0)? {
+        if !self.has_ended()? {
             return Ok(None);
         }
         let mut code = 0;
@@ -76,15 +76,14 @@ impl Child {
         Ok(())
     }
 
-    /// Blocks until the leader has ended. Nobody is left who could be told of an error.
-    pub(in crate::backend::local) fn wait_and_release(self) {
-        let ended = self.wait(INFINITE);
-        debug_assert!(ended.is_ok(), "a child of ours can be waited for: {ended:?}");
+    /// Whether the job may have members that cannot be reached any more.
+    pub(in crate::backend::local) fn may_have_left_members(&self) -> bool {
+        self.job.has_members().unwrap_or(true)
     }
 
-    fn wait(&self, milliseconds: u32) -> io::Result<bool> {
+    fn has_ended(&self) -> io::Result<bool> {
         // SAFETY: the handle is open; the call touches no memory of ours.
-        match unsafe { WaitForSingleObject(raw(&*self.process), milliseconds) } {
+        match unsafe { WaitForSingleObject(raw(&*self.process), 0) } {
             WAIT_OBJECT_0 => Ok(true),
             WAIT_TIMEOUT => Ok(false),
             _ => Err(io::Error::last_os_error()),

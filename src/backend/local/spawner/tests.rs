@@ -1,0 +1,76 @@
+//! Starts that are held up, and children that cannot be killed.
+
+use super::*;
+use crate::backend::local::config::LocalConfig;
+use crate::request::ExecRequest;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn plan(argv: [&str; 2]) -> LaunchPlan {
+    LaunchPlan::new(&ExecRequest::new(argv).cwd("/tmp"), &LocalConfig::from_host()).unwrap()
+}
+
+async fn patiently<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it does not hang")
+}
+
+/// Kills by number what refuses to be killed by us.
+fn kill(pid: u32) {
+    let pid = libc::pid_t::try_from(pid).unwrap();
+    // SAFETY: the call touches no memory; nobody has reaped the child yet.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+}
+
+#[tokio::test]
+async fn a_start_behind_stuck_ones_ends_in_an_error() {
+    let spawner = Spawner::new(Duration::from_secs(2));
+    let mut ends = Vec::new();
+    for _ in 0..MAX_THREADS {
+        let (end, until) = std::sync::mpsc::channel();
+        spawner.queue.push(Job::Stuck(until)).unwrap();
+        ends.push(end);
+    }
+    let error = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap_err();
+    assert!(matches!(error, SpawnError::TimedOut { limit } if limit == Duration::from_secs(2)), "{error}");
+    drop(ends);
+    let launched = patiently(spawner.start(plan(["sleep", "0"]))).await;
+    spawner.bury(launched.unwrap().child);
+    patiently(spawner.shut_down()).await;
+}
+
+#[tokio::test]
+async fn children_that_cannot_be_killed_hold_no_start_up() {
+    let spawner = Spawner::new(PATIENCE);
+    let mut pids = Vec::new();
+    for _ in 0..=MAX_THREADS {
+        let mut child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
+        child.refuses_signals = true;
+        pids.push(child.id());
+        spawner.bury(child);
+    }
+    let launched = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap();
+    pids.into_iter().for_each(kill);
+    let path = format!("/proc/{}", launched.child.id());
+    spawner.bury(launched.child);
+    patiently(spawner.shut_down()).await;
+    assert!(!cfg!(target_os = "linux") || !std::path::Path::new(&path).exists(), "it was killed and reaped");
+}
+
+#[tokio::test]
+async fn a_burial_after_the_end_of_the_pool_does_not_block() {
+    let spawner = Spawner::new(PATIENCE);
+    let mut child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
+    patiently(spawner.shut_down()).await;
+    child.refuses_signals = true;
+    let pid = child.id();
+    let (told, done) = std::sync::mpsc::channel();
+    let queue = Arc::clone(&spawner.queue);
+    let thread = std::thread::spawn(move || {
+        queue.bury(child);
+        told.send(()).unwrap();
+    });
+    assert_eq!(done.recv_timeout(PATIENCE), Ok(()));
+    thread.join().unwrap();
+    kill(pid);
+    patiently(spawner.shut_down()).await;
+}
