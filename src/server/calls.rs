@@ -28,7 +28,7 @@ pub(super) enum Ended {
     /// A start, whose process is not in its slot yet.
     Started(ProcessKey, Result<Spawned, SpawnError>),
     /// Anything else.
-    Completed(Completion),
+    Completed(Box<Completion>),
 }
 
 impl Calls {
@@ -37,7 +37,7 @@ impl Calls {
     }
 
     /// Carries out an action. Returns how it ended, if it did so at once, as most do.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>, action: Action, slots: &mut Slots) -> Option<Ended> {
+    pub(super) fn begin(&self, cx: &mut Context<'_>, action: Action, slots: &mut Slots) -> Option<Ended> {
         match action {
             Action::Start { process, request } => {
                 let backend = Arc::clone(&self.backend);
@@ -58,19 +58,19 @@ impl Calls {
             }
             Action::Resize { process, size, call } => {
                 let Some(control) = slots.control(process).cloned() else {
-                    return Some(Ended::Completed(Completion::Acted { call, result: Ok(()) }));
+                    return Some(Ended::Completed(Box::new(Completion::Acted { call, result: Ok(()) })));
                 };
                 self.run(cx, async move { Completion::Acted { call, result: control.resize(size).await } })
             }
             Action::Signal { process, signal, call } => {
                 let Some(control) = slots.control(process).cloned() else {
-                    return Some(Ended::Completed(Completion::Acted { call, result: Ok(()) }));
+                    return Some(Ended::Completed(Box::new(Completion::Acted { call, result: Ok(()) })));
                 };
                 self.run(cx, async move { Completion::Acted { call, result: control.signal(signal).await } })
             }
             Action::Terminate { process, grace, descendants, call } => {
                 let Some(control) = slots.control(process).cloned() else {
-                    return Some(Ended::Completed(Completion::Terminated { call, result: Ok(false) }));
+                    return Some(Ended::Completed(Box::new(Completion::Terminated { call, result: Ok(false) })));
                 };
                 let mut how = Terminate::graceful(grace);
                 if descendants {
@@ -99,7 +99,7 @@ impl Calls {
     }
 
     fn stdin<F>(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
         process: ProcessKey,
         slots: &mut Slots,
@@ -110,11 +110,11 @@ impl Calls {
     {
         let Some(control) = slots.control(process).cloned() else {
             let result = Err(WriteError::StdinClosed);
-            return Some(Ended::Completed(Completion::StdinDone { process, result }));
+            return Some(Ended::Completed(Box::new(Completion::StdinDone { process, result })));
         };
         let job = job(control);
         let mut job: BoxFuture =
-            Box::pin(async move { Ended::Completed(Completion::StdinDone { process, result: job.await }) });
+            Box::pin(async move { Ended::Completed(Box::new(Completion::StdinDone { process, result: job.await })) });
         if let Poll::Ready(ended) = job.as_mut().poll(cx) {
             return Some(ended);
         }
@@ -124,13 +124,13 @@ impl Calls {
         None
     }
 
-    fn run(&mut self, cx: &mut Context<'_>, call: impl Future<Output = Completion> + Send + 'static) -> Option<Ended> {
+    fn run(&self, cx: &mut Context<'_>, call: impl Future<Output = Completion> + Send + 'static) -> Option<Ended> {
         let (_, registration) = AbortHandle::new_pair();
-        let call: BoxFuture = Box::pin(async move { Ended::Completed(call.await) });
+        let call: BoxFuture = Box::pin(async move { Ended::Completed(Box::new(call.await)) });
         self.run_abortable(cx, Abortable::new(call, registration))
     }
 
-    fn run_abortable(&mut self, cx: &mut Context<'_>, mut call: Abortable<BoxFuture>) -> Option<Ended> {
+    fn run_abortable(&self, cx: &mut Context<'_>, mut call: Abortable<BoxFuture>) -> Option<Ended> {
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(ended) => ended.ok(),
             Poll::Pending => {

@@ -83,7 +83,8 @@ async fn lobby(
                     };
                     match attached {
                         Ok(()) => return Ok(Some(ended)),
-                        Err((refused, fault)) => {
+                        Err(refusal) => {
+                            let (refused, fault) = *refusal;
                             *link = Some(refused.link);
                             fault.encode(&refused.id)
                         }

@@ -96,22 +96,23 @@ impl Registry {
     }
 
     /// Opens a session for a connection. Gives the connection back with the reason if there is no room.
-    pub(super) fn open(self: &Arc<Self>, attach: Attach) -> Result<(), (Attach, Fault)> {
+    pub(super) fn open(self: &Arc<Self>, attach: Attach) -> Result<(), Box<(Attach, Fault)>> {
         // Held until the task is there, so that a shutdown that this session comes before finds the task.
         let mut tasks = self.tasks();
         let mut state = self.state();
         if state.shut_down {
-            return Err((attach, Fault::invalid_request("the server is shutting down")));
+            return Err(Box::new((attach, Fault::invalid_request("the server is shutting down"))));
         }
         let limit = self.config.max_sessions;
         if state.sessions.len() >= limit {
-            return Err((attach, Fault::invalid_request(format!("the server already has {limit} sessions"))));
+            let fault = Fault::invalid_request(format!("the server already has {limit} sessions"));
+            return Err(Box::new((attach, fault)));
         }
         let id = uuid::Uuid::new_v4().to_string();
         let peer = Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), time::now());
         let (mailbox, commands) = mpsc::channel(1);
         if let Err(error) = mailbox.try_send(attach) {
-            return Err((error.into_inner(), Fault::internal("the new session takes no connection")));
+            return Err(Box::new((error.into_inner(), Fault::internal("the new session takes no connection"))));
         }
         let session = Session::new(peer, Arc::clone(self), commands);
         state.sessions.insert(id, Entry { mailbox, expires_at: None });
@@ -123,12 +124,12 @@ impl Registry {
     }
 
     /// Attaches a connection to a session that waits for one.
-    pub(super) fn resume(&self, id: &str, attach: Attach) -> Result<(), (Attach, Fault)> {
+    pub(super) fn resume(&self, id: &str, attach: Attach) -> Result<(), Box<(Attach, Fault)>> {
         let mut state = self.state();
-        let unknown = |attach| Err((attach, Fault::unknown_session(id)));
+        let unknown = |attach| Err(Box::new((attach, Fault::unknown_session(id))));
         let Some(entry) = state.sessions.get_mut(id) else { return unknown(attach) };
         match entry.expires_at {
-            None => return Err((attach, Fault::session_attached(id))),
+            None => return Err(Box::new((attach, Fault::session_attached(id)))),
             Some(expiry) if time::now() >= expiry => return unknown(attach),
             Some(_) => {}
         }

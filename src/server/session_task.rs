@@ -170,7 +170,7 @@ impl Session {
 
     fn handle_ended(&mut self, now: Instant, ended: Ended) {
         let completion = match ended {
-            Ended::Completed(completion) => completion,
+            Ended::Completed(completion) => *completion,
             Ended::Started(process, Err(error)) => {
                 self.slots.forget(process);
                 Completion::Started { process, result: Err(error) }
@@ -255,7 +255,7 @@ impl Session {
         true
     }
 
-    fn is_over(&mut self, now: Instant) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         if let Some(deadline) = self.shutdown_deadline {
             return now >= deadline || self.peer.is_quiet();
         }

@@ -123,7 +123,7 @@ impl EventQueue {
     }
 
     /// The next event, and whether the supervisor has to be told that there is room again.
-    fn poll_next(&self, cx: &mut Context<'_>) -> (Poll<Option<Result<Event, WaitError>>>, bool) {
+    fn poll_next(&self, cx: &Context<'_>) -> (Poll<Option<Result<Event, WaitError>>>, bool) {
         let mut state = self.lock();
         let Some(event) = state.events.pop_front() else {
             if state.ended {

@@ -158,7 +158,7 @@ impl Control {
     }
 
     /// Does what the stop machine says.
-    pub(super) fn carry_out(&mut self, action: Action) -> io::Result<()> {
+    pub(super) fn carry_out(&self, action: Action) -> io::Result<()> {
         let signal = match action {
             Action::Nothing => return Ok(()),
             Action::Ask => Signal::Terminate,

@@ -202,9 +202,7 @@ mod tests {
             if chars.peek() == Some(&'"') {
                 arg.extend(std::iter::repeat_n('\\', backslashes / 2));
                 chars.next();
-                if backslashes % 2 == 1 {
-                    arg.push('"');
-                } else if quoted && chars.next_if_eq(&'"').is_some() {
+                if backslashes % 2 == 1 || (quoted && chars.next_if_eq(&'"').is_some()) {
                     arg.push('"');
                 } else {
                     quoted = !quoted;

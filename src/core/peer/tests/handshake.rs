@@ -197,7 +197,6 @@ fn a_sandbox_is_passed_on_unless_it_restricts_nothing() {
     {
         start(number, json!({"permissions": permissions, "windowsSandboxLevel": "disabled"}));
     }
-    drop(start);
     for (number, permissions) in [
         json!({"type": "external", "network": "restricted"}),
         json!({"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"}),
