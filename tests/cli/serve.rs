@@ -161,7 +161,8 @@ fn a_second_signal_ends_it_at_once() {
     let mut server = Server::start();
     // Asked to end with the server, the command sends the second signal instead.
     let script = "trap 'kill -TERM $PPID' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut client = Running::start(Command::new(PROGRAM).args(["exec", "--connect", &server.url, "sh", "-c", script]));
+    let mut client =
+        Running::start(Command::new(PROGRAM).args(["exec", "--connect", &server.url, "--", "sh", "-c", script]));
     assert_eq!(client.line(), "ready");
     server.running.signal("TERM");
     let outcome = server.running.finish();
