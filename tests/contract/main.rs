@@ -9,6 +9,8 @@ mod places;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
+    #[cfg(unix)]
+    hear_signals();
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for (place, suite) in places::all() {
@@ -22,4 +24,15 @@ fn main() {
         }
     }
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Takes back what whoever started this program made it ignore, as shells do for their background jobs: the custom
+/// executor's children inherit it, for tokio's `Command` resets nothing.
+#[cfg(unix)]
+fn hear_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the call takes two numbers; no other thread runs yet.
+        let former = unsafe { libc::signal(signal, libc::SIG_DFL) };
+        assert_ne!(former, libc::SIG_ERR, "signal {signal} keeps its disposition");
+    }
 }
