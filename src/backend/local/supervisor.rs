@@ -310,7 +310,7 @@ impl Supervisor {
         if let Some(child) = control.child.as_mut().filter(|child| child.outlives_leader()) {
             let released = child.release();
             drop(control);
-            self.note_reaping(released);
+            self.note("reap a process", released);
         } else {
             drop(control);
         }
@@ -391,15 +391,7 @@ impl Supervisor {
         self.phase = Phase::Over;
         // `Closed` was reported, so that there is nobody to tell.
         drop(killed);
-        self.note_reaping(released);
-    }
-
-    /// The host may have reaped the child itself, which is its right and does no harm.
-    fn note_reaping(&mut self, released: io::Result<()>) {
-        match released {
-            Err(error) if error.raw_os_error().is_some() && error.kind() == io::ErrorKind::NotFound => {}
-            released => self.note("reap a process", released),
-        }
+        self.note("reap a process", released);
     }
 
     /// Keeps the first failure for the end of the events.
