@@ -71,6 +71,8 @@ fn messages_of_our_methods_decode_and_encode_to_what_was_recorded() {
     for name in ["initialize", "initialized", "environment/info", "environment/status"]
         .into_iter()
         .chain(["process/start", "process/read", "process/write", "process/signal", "process/terminate"])
+        .chain(["fs/readFile", "fs/open", "fs/readBlock", "fs/canonicalize", "fs/getMetadata", "fs/walk", "fs/remove"])
+        .chain(["fs/writeFile", "fs/writeBlock", "fs/close", "fs/copy", "fs/createDirectory", "fs/missingChanged"])
         .chain(["process/output", "process/exited", "process/closed"])
     {
         assert!(seen.get(name).is_some_and(|count| *count > 2), "the recordings have too little of {name}");
@@ -128,6 +130,21 @@ fn check_request(method: &str, params: Payload<'_>, exactly: bool, at: &str) -> 
         method::Write::NAME => check::<method::Write>,
         method::SendSignal::NAME => check::<method::SendSignal>,
         method::Terminate::NAME => check::<method::Terminate>,
+        method::ConfigRead::NAME => check::<method::ConfigRead>,
+        method::ReadFile::NAME => check::<method::ReadFile>,
+        method::WriteFile::NAME => check::<method::WriteFile>,
+        method::OpenFile::NAME => check::<method::OpenFile>,
+        method::ReadBlock::NAME => check::<method::ReadBlock>,
+        method::WriteBlock::NAME => check::<method::WriteBlock>,
+        method::CloseFile::NAME => check::<method::CloseFile>,
+        method::Canonicalize::NAME => check::<method::Canonicalize>,
+        method::CreateDirectory::NAME => check::<method::CreateDirectory>,
+        method::GetMetadata::NAME => check::<method::GetMetadata>,
+        method::ReadDirectory::NAME => check::<method::ReadDirectory>,
+        method::Walk::NAME => check::<method::Walk>,
+        method::Remove::NAME => check::<method::Remove>,
+        method::Copy::NAME => check::<method::Copy>,
+        method::WatchMissing::NAME => check::<method::WatchMissing>,
         _ => return None,
     };
     Some(check(params, exactly, at))
@@ -164,6 +181,7 @@ fn check_notification(method: &str, params: Payload<'_>, text: &str, at: &str) {
         method::Initialized::NAME => check::<method::Initialized>(params, text, at),
         method::Exited::NAME => check::<method::Exited>(params, text, at),
         method::Closed::NAME => check::<method::Closed>(params, text, at),
+        method::MissingChanged::NAME => check::<method::MissingChanged>(params, text, at),
         method::Output::NAME => {
             check::<method::Output>(params, text, at);
             let limits = MessageLimits::default();
@@ -192,6 +210,21 @@ fn check_result(method: &str, result: Payload<'_>, at: &str) {
         method::Write::NAME => check::<<method::Write as Method>::Result>(result, at),
         method::SendSignal::NAME => check::<<method::SendSignal as Method>::Result>(result, at),
         method::Terminate::NAME => check::<<method::Terminate as Method>::Result>(result, at),
+        method::ConfigRead::NAME => check::<<method::ConfigRead as Method>::Result>(result, at),
+        method::ReadFile::NAME => check::<<method::ReadFile as Method>::Result>(result, at),
+        method::WriteFile::NAME => check::<<method::WriteFile as Method>::Result>(result, at),
+        method::OpenFile::NAME => check::<<method::OpenFile as Method>::Result>(result, at),
+        method::ReadBlock::NAME => check::<<method::ReadBlock as Method>::Result>(result, at),
+        method::WriteBlock::NAME => check::<<method::WriteBlock as Method>::Result>(result, at),
+        method::CloseFile::NAME => check::<<method::CloseFile as Method>::Result>(result, at),
+        method::Canonicalize::NAME => check::<<method::Canonicalize as Method>::Result>(result, at),
+        method::CreateDirectory::NAME => check::<<method::CreateDirectory as Method>::Result>(result, at),
+        method::GetMetadata::NAME => check::<<method::GetMetadata as Method>::Result>(result, at),
+        method::ReadDirectory::NAME => check::<<method::ReadDirectory as Method>::Result>(result, at),
+        method::Walk::NAME => check::<<method::Walk as Method>::Result>(result, at),
+        method::Remove::NAME => check::<<method::Remove as Method>::Result>(result, at),
+        method::Copy::NAME => check::<<method::Copy as Method>::Result>(result, at),
+        method::WatchMissing::NAME => check::<<method::WatchMissing as Method>::Result>(result, at),
         _ => {}
     }
 }
@@ -206,6 +239,7 @@ fn is_about_values(message: &str) -> bool {
         "network policy decision callback timeout",
         "invalid network proxy config",
         "missing field `windowsSandboxLevel`",
+        "at least one config or requirements path is required",
     ];
     PREFIXES.iter().any(|prefix| message.starts_with(prefix))
 }
@@ -224,6 +258,7 @@ fn as_sent(recorded: &str) -> String {
         ("<TMP>", "/scratch"),
         ("<THREAD>", "00000000-0000-4000-8000-000000000001"),
         ("<BASE64>", "aGk="),
+        ("\"<TIME_MS>\"", "1700000000000"),
     ] {
         text = text.replace(placeholder, value);
     }

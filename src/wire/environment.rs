@@ -116,3 +116,53 @@ pub enum EnvironmentStatus {
     /// It works.
     Ready,
 }
+
+/// Parameters of `environmentConfig/read`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigReadParams {
+    /// The directory whose configuration is asked for.
+    pub cwd: PathUri,
+    /// Members of configuration files to return, each as the keys that lead to it.
+    pub config_paths: Vec<Vec<String>>,
+    /// The same, of files that a user cannot override.
+    pub requirements_paths: Vec<Vec<String>>,
+}
+
+/// Result of `environmentConfig/read`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigReadResult {
+    /// The user's home directory.
+    pub user_home_dir: Option<PathUri>,
+    /// The directory of the user's own configuration.
+    pub codex_home_dir: PathUri,
+    /// The name of the machine.
+    pub hostname: Option<String>,
+    /// The configuration.
+    pub config: ConfigLayers,
+    /// The requirements.
+    pub requirements: ConfigLayers,
+}
+
+/// Pieces of configuration, the weakest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigLayers {
+    /// The pieces.
+    pub layers: Vec<ConfigLayer>,
+    /// Before which of them a client puts what it has from elsewhere.
+    pub cloud_insertion_index: u64,
+}
+
+/// A piece of configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigLayer {
+    /// Where it is from.
+    pub source: String,
+    /// The directory to which its relative paths belong.
+    pub base_dir: PathUri,
+    /// Its text.
+    pub toml: String,
+}

@@ -5,8 +5,9 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::environment::{EnvironmentInfo, StatusResult};
+use super::environment::{ConfigReadParams, ConfigReadResult, EnvironmentInfo, StatusResult};
 use super::extension::{AckParams, CloseStdinParams, CloseStdinResult, ListResult, ResizeParams, SignalByNameParams};
+use super::fs;
 use super::initialize::{self, InitializeParams, InitializeResult};
 use super::process::{
     ClosedParams, ExitedParams, OutputParams, ReadParams, ReadResult, SignalParams, StartParams, StartResult,
@@ -84,6 +85,36 @@ methods! {
     SendSignal = "process/signal" ("exec"): SignalParams => Empty;
     /// Ends a process.
     Terminate = "process/terminate" ("exec"): TerminateParams => TerminateResult;
+    /// Asks for configuration that is kept at the place.
+    ConfigRead = "environmentConfig/read" ("environment config"): ConfigReadParams => ConfigReadResult;
+    /// Reads a whole file.
+    ReadFile = "fs/readFile" ("filesystem"): fs::ReadFileParams => fs::ReadFileResult;
+    /// Writes a whole file.
+    WriteFile = "fs/writeFile" ("filesystem"): fs::WriteFileParams => Empty;
+    /// Opens a file for blocks.
+    OpenFile = "fs/open" ("filesystem"): fs::OpenParams => fs::OpenResult;
+    /// Reads a block.
+    ReadBlock = "fs/readBlock" ("filesystem"): fs::ReadBlockParams => fs::ReadBlockResult;
+    /// Writes a block.
+    WriteBlock = "fs/writeBlock" ("filesystem"): fs::WriteBlockParams => Empty;
+    /// Closes a file.
+    CloseFile = "fs/close" ("filesystem"): fs::CloseParams => Empty;
+    /// Resolves all symbolic links of a path.
+    Canonicalize = "fs/canonicalize" ("filesystem"): fs::PathParams => fs::PathResult;
+    /// Creates a directory.
+    CreateDirectory = "fs/createDirectory" ("filesystem"): fs::CreateDirectoryParams => Empty;
+    /// Tells what a path is.
+    GetMetadata = "fs/getMetadata" ("filesystem"): fs::GetMetadataParams => fs::Metadata;
+    /// Lists a directory.
+    ReadDirectory = "fs/readDirectory" ("filesystem"): fs::PathParams => fs::ReadDirectoryResult;
+    /// Lists a tree, within bounds.
+    Walk = "fs/walk" ("filesystem"): fs::WalkParams => fs::WalkResult;
+    /// Removes a file or a directory.
+    Remove = "fs/remove" ("filesystem"): fs::RemoveParams => Empty;
+    /// Copies a file or a directory.
+    Copy = "fs/copy" ("filesystem"): fs::CopyParams => Empty;
+    /// Watches for paths that do not exist.
+    WatchMissing = "fs/watchMissing" ("filesystem"): fs::WatchMissingParams => fs::WatchMissingResult;
     /// Closes standard input.
     CloseStdin = "longarm/process/closeStdin" ("exec"): CloseStdinParams => CloseStdinResult;
     /// Sets the size of a terminal.
@@ -92,6 +123,8 @@ methods! {
     SendSignalByName = "longarm/process/signal" ("exec"): SignalByNameParams => Empty;
     /// Lists the processes of the session.
     List = "longarm/process/list" ("exec"): NoParams => ListResult;
+    /// Makes a new directory that only its owner can enter.
+    PrivateDirectory = "longarm/fs/privateDirectory" ("filesystem"): fs::PrivateDirectoryParams => fs::PathResult;
 }
 
 notifications! {
@@ -105,6 +138,8 @@ notifications! {
     Exited = "process/exited": ExitedParams;
     /// All streams of a process have ended. From the server.
     Closed = "process/closed": ClosedParams;
+    /// A watched path may exist now. From the server.
+    MissingChanged = "fs/missingChanged": fs::MissingChangedParams;
 }
 
 /// No parameters: `null` or an object, whose members are ignored.

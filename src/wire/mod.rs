@@ -16,6 +16,7 @@ mod convert;
 pub mod environment;
 pub mod error_code;
 pub mod extension;
+pub mod fs;
 pub mod initialize;
 pub mod method;
 pub mod process;

@@ -371,4 +371,4 @@ mod uuid_text {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

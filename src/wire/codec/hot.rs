@@ -1,4 +1,5 @@
-//! The messages that carry bulk: output on its way to the client, writes on their way to the server.
+//! The messages that carry bulk: output and bytes of files on their way to the client, writes on their way to the
+//! server.
 //!
 //! The encoders write a whole message into one buffer, whose size is known before, with the payload encoded straight
 //! into it. The decoders know the layout in which these messages are written by everyone: this crate and the reference
@@ -14,6 +15,7 @@ use crate::config::MessageLimits;
 use crate::event::OutputStream;
 use crate::request::ProcessId;
 use crate::wire::bytes::Base64;
+use crate::wire::fs::WriteBlockParams;
 use crate::wire::process::WriteParams;
 use crate::wire::request_id::RequestId;
 use crate::wire::scalars::stream_name;
@@ -127,6 +129,93 @@ pub fn decode_write(message: &[u8], limits: &MessageLimits) -> Option<(RequestId
     Some((id, params))
 }
 
+/// Encodes the answer to `fs/readBlock`.
+pub fn encode_block(id: &RequestId, chunk: &[u8], eof: bool) -> Bytes {
+    let mut out = Vec::with_capacity(SMALL_PARTS_BYTES + id_length(id) + base64_length(chunk));
+    out.extend_from_slice(ID);
+    push_id(&mut out, id);
+    out.extend_from_slice(BLOCK_HEAD);
+    STANDARD.encode_append(chunk, &mut out);
+    out.extend_from_slice(if eof { LAST_BLOCK_TAIL } else { BLOCK_TAIL });
+    out.into()
+}
+
+/// The answer to a call that asked for bytes of a file, with the call's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileBytes {
+    /// The call.
+    pub id: RequestId,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Whether the file ends with them, for a block; none for a whole file.
+    pub eof: Option<bool>,
+}
+
+/// Encodes the answer to `fs/readFile`.
+pub fn encode_file(id: &RequestId, data: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(SMALL_PARTS_BYTES + id_length(id) + base64_length(data));
+    out.extend_from_slice(ID);
+    push_id(&mut out, id);
+    out.extend_from_slice(FILE_HEAD);
+    STANDARD.encode_append(data, &mut out);
+    out.extend_from_slice(TAIL);
+    out.into()
+}
+
+/// Decodes an answer of the usual layout to `fs/readBlock` or `fs/readFile`. None: ask [`decode`](super::decode).
+pub fn decode_file_bytes(message: &[u8], limits: &MessageLimits) -> Option<FileBytes> {
+    let (id, rest) = id(message.strip_prefix(ID)?)?;
+    if let Some(rest) = rest.strip_prefix(FILE_HEAD) {
+        within(message, limits, FILE_VALUES)?;
+        return Some(FileBytes { id, bytes: base64(rest.strip_suffix(TAIL)?)?, eof: None });
+    }
+    let rest = rest.strip_prefix(BLOCK_HEAD)?;
+    within(message, limits, BLOCK_VALUES)?;
+    let (chunk, eof) = match rest.strip_suffix(BLOCK_TAIL) {
+        Some(chunk) => (chunk, false),
+        None => (rest.strip_suffix(LAST_BLOCK_TAIL)?, true),
+    };
+    Some(FileBytes { id, bytes: base64(chunk)?, eof: Some(eof) })
+}
+
+/// Encodes an `fs/writeBlock` request.
+pub fn encode_write_block(id: &RequestId, params: &WriteBlockParams) -> Bytes {
+    let WriteBlockParams { handle_id, offset, chunk: Base64(chunk) } = params;
+    let mut out = Vec::with_capacity(SMALL_PARTS_BYTES + id_length(id) + handle_id.len() + base64_length(chunk));
+    out.extend_from_slice(ID);
+    push_id(&mut out, id);
+    out.extend_from_slice(WRITE_BLOCK_HEAD.strip_suffix(b"\"").unwrap_or(WRITE_BLOCK_HEAD));
+    push_json(&mut out, handle_id);
+    out.extend_from_slice(OFFSET.strip_prefix(b"\"").unwrap_or(OFFSET));
+    push_json(&mut out, offset);
+    out.extend_from_slice(CHUNK.strip_prefix(b"\"").unwrap_or(CHUNK));
+    STANDARD.encode_append(chunk, &mut out);
+    out.extend_from_slice(TAIL);
+    out.into()
+}
+
+/// Decodes an `fs/writeBlock` request of the usual layout. None: ask [`decode`](super::decode).
+pub fn decode_write_block(message: &[u8], limits: &MessageLimits) -> Option<(RequestId, WriteBlockParams)> {
+    let (id, rest) = id(message.strip_prefix(ID)?)?;
+    let (handle_id, rest) = plain_text(rest.strip_prefix(WRITE_BLOCK_HEAD)?)?;
+    within(message, limits, WRITE_BLOCK_VALUES)?;
+    let (offset, rest) = number(rest.strip_prefix(OFFSET)?)?;
+    let chunk = base64(rest.strip_prefix(CHUNK.strip_prefix(b"\"")?)?.strip_suffix(TAIL)?)?;
+    Some((id, WriteBlockParams { handle_id: handle_id.into(), offset, chunk: chunk.into() }))
+}
+
+/// The length of an id's text, unless it is a number, which is short.
+fn id_length(id: &RequestId) -> usize {
+    match id {
+        RequestId::Number(_) => 0,
+        RequestId::Text(text) => text.len(),
+    }
+}
+
+const fn base64_length(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(3).saturating_mul(4)
+}
+
 /// Whether the limits allow a message of this size, with so many values and two containers in each other.
 fn within(message: &[u8], limits: &MessageLimits, values: usize) -> Option<()> {
     let allowed = message.len() <= limits.max_message_bytes
@@ -177,6 +266,22 @@ const TAIL: &[u8] = b"\"}}";
 const ID: &[u8] = b"{\"id\":";
 const WRITE_HEAD: &[u8] = b",\"method\":\"process/write\",\"params\":{\"processId\":\"";
 const WRITE_ID: &[u8] = b"\",\"writeId\":\"";
+
+const BLOCK_HEAD: &[u8] = b",\"result\":{\"chunk\":\"";
+const BLOCK_TAIL: &[u8] = b"\",\"eof\":false}}";
+const LAST_BLOCK_TAIL: &[u8] = b"\",\"eof\":true}}";
+const FILE_HEAD: &[u8] = b",\"result\":{\"dataBase64\":\"";
+const WRITE_BLOCK_HEAD: &[u8] = b",\"method\":\"fs/writeBlock\",\"params\":{\"handleId\":\"";
+const OFFSET: &[u8] = b"\",\"offset\":";
+
+/// The values of an answer with a block: two objects, the id, and two members.
+const BLOCK_VALUES: usize = 5;
+
+/// The values of an answer with a whole file: two objects, the id, and one member.
+const FILE_VALUES: usize = 4;
+
+/// The values of a write of a block: two objects, the id, the method, and three members.
+const WRITE_BLOCK_VALUES: usize = 7;
 
 /// The values of an output message: two objects, the method, and four members.
 const OUTPUT_VALUES: usize = 7;

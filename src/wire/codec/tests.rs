@@ -258,3 +258,62 @@ fn the_short_way_keeps_to_the_limits() {
         assert_eq!(hot::decode_output(&message, &limits).is_some(), decode(&message, &limits).is_ok());
     }
 }
+
+#[test]
+fn bytes_of_files_are_what_the_plain_encoder_makes_of_them() {
+    use crate::wire::fs::{ReadBlockResult, ReadFileResult, WriteBlockParams};
+
+    let limits = MessageLimits::default();
+    for id in [RequestId::Number(0), RequestId::Number(i64::MAX), RequestId::from(""), RequestId::from("a")] {
+        for length in [0, 1, 2, 3, 1000] {
+            let bytes = bytes::Bytes::from(vec![0xA5; length]);
+            for eof in [false, true] {
+                let block = ReadBlockResult { chunk: bytes.clone().into(), eof };
+                let message = hot::encode_block(&id, &bytes, eof);
+                assert_eq!(message, encode_response(&id, &block));
+                let decoded = hot::decode_file_bytes(&message, &limits).unwrap();
+                assert_eq!(decoded, hot::FileBytes { id: id.clone(), bytes: bytes.clone(), eof: Some(eof) });
+            }
+            let file = ReadFileResult { data_base64: bytes.clone().into() };
+            let message = hot::encode_file(&id, &bytes);
+            assert_eq!(message, encode_response(&id, &file));
+            let decoded = hot::decode_file_bytes(&message, &limits).unwrap();
+            assert_eq!(decoded, hot::FileBytes { id: id.clone(), bytes: bytes.clone(), eof: None });
+            let params = WriteBlockParams { handle_id: "h".into(), offset: u64::MAX, chunk: bytes.into() };
+            let message = hot::encode_write_block(&id, &params);
+            assert_eq!(message, encode_request::<method::WriteBlock>(&id, &params));
+            assert_eq!(hot::decode_write_block(&message, &limits).unwrap(), (id.clone(), params));
+        }
+    }
+}
+
+#[test]
+fn the_short_way_of_blocks_leaves_what_is_not_of_the_usual_layout() {
+    let limits = MessageLimits::default();
+    for text in [
+        r#"{"id":1,"result":{"eof":false,"chunk":"aGk="}}"#,
+        r#"{"id":1,"result":{"chunk":"aGk=","eof":null}}"#,
+        r#"{"id":1,"result":{"chunk":"aGk","eof":false}}"#,
+        r#"{"id":1,"result":{"chunk":"aGk=","eof":false},"x":1}"#,
+        r#"{"id":1,"result":{"chunk":"a\"k=","eof":false}}"#,
+        r#"{"id":1,"result":{"dataBase64":"aGk=","x":"aGk="}}"#,
+        r#"{"id":1,"result":{}}"#,
+        r#"{"id":1,"error":{"code":1,"message":""}}"#,
+        r#"{"id":01,"result":{"chunk":"aGk=","eof":false}}"#,
+    ] {
+        assert_eq!(hot::decode_file_bytes(text.as_bytes(), &limits), None, "{text}");
+    }
+    let mut small = MessageLimits::default();
+    small.max_json_values = 4;
+    assert!(hot::decode_file_bytes(br#"{"id":1,"result":{"dataBase64":""}}"#, &small).is_some());
+    assert!(hot::decode_file_bytes(br#"{"id":1,"result":{"chunk":"","eof":true}}"#, &small).is_none());
+    for text in [
+        r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"h","chunk":"aGk=","offset":0}}"#,
+        r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"h","offset":-1,"chunk":"aGk="}}"#,
+        r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"h","offset":1.0,"chunk":"aGk="}}"#,
+        r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"\n","offset":1,"chunk":"aGk="}}"#,
+        r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"h","offset":1,"chunk":"!"}}"#,
+    ] {
+        assert_eq!(hot::decode_write_block(text.as_bytes(), &limits), None, "{text}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::wire::initialize::{InitializeParams, InitializeResult};
 
 /// How a member may be missing.
 #[derive(Clone, Copy, PartialEq)]
-enum Presence {
+pub(in crate::wire) enum Presence {
     Required,
     /// May be absent, and then has a default; if it is there, it must be good.
     Defaulted,
@@ -20,7 +20,7 @@ enum Presence {
 use Presence::{Defaulted, Nullable, Present, Required};
 
 /// Checks each member of `good`: absent, null, and of a type that no member has.
-fn check<T: Serialize + DeserializeOwned + fmt::Debug>(good: &Value, members: &[(&str, Presence)]) {
+pub(in crate::wire) fn check<T: Serialize + DeserializeOwned + fmt::Debug>(good: &Value, members: &[(&str, Presence)]) {
     let decode = |object: &Map<String, Value>| serde_json::from_str::<T>(&serde_json::to_string(object).unwrap());
     let good = good.as_object().unwrap();
     let decoded = decode(good).unwrap();
