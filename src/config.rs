@@ -112,6 +112,13 @@ pub struct ServerConfig {
     pub max_requests_in_flight: usize,
     /// Bytes of requests of one connection that have no answer yet. 128 MiB; more is refused.
     pub max_request_bytes_in_flight: usize,
+    /// Files that one connection may have open. 128, as the reference; one more is refused.
+    pub max_file_handles: usize,
+    /// Bytes of a file that is read in one call. 512 MiB, as the reference.
+    pub max_read_file_bytes: u64,
+    /// Bytes of files that are being read for one connection, or wait to leave. 8 MiB, which are eight blocks; further
+    /// reads wait. A whole file counts as a quarter of it until its size is known.
+    pub max_file_bytes_in_flight: usize,
     /// Bounds on messages.
     pub messages: MessageLimits,
     /// Signs of life.
@@ -135,6 +142,9 @@ impl Default for ServerConfig {
             max_connections: 1_024,
             max_requests_in_flight: 4_096,
             max_request_bytes_in_flight: 128 << 20,
+            max_file_handles: 128,
+            max_read_file_bytes: 512 << 20,
+            max_file_bytes_in_flight: 8 << 20,
             messages: MessageLimits::default(),
             keepalive: Keepalive::default(),
             shutdown_grace: Duration::from_secs(2),

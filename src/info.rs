@@ -26,6 +26,8 @@ pub struct EnvironmentInfo {
     pub temp_dir: Option<PathUri>,
     /// Names of the capability flags that are true.
     pub capabilities: Vec<String>,
+    /// The name of the machine, where the place itself is asked; the wire does not carry it.
+    pub hostname: Option<String>,
 }
 
 impl EnvironmentInfo {
@@ -42,6 +44,7 @@ impl EnvironmentInfo {
             temporary_directories: None,
             temp_dir: None,
             capabilities: Vec::new(),
+            hostname: None,
         }
     }
 }
@@ -75,6 +78,8 @@ pub struct Features {
     pub limits: bool,
     /// The list of the session's processes.
     pub list: bool,
+    /// Files: opening for writing without emptying, private directories, names that are not Unicode, exact errors.
+    pub fs: bool,
 }
 
 impl Features {
@@ -89,6 +94,7 @@ impl Features {
             exit: true,
             limits: true,
             list: true,
+            fs: true,
         }
     }
 
@@ -104,6 +110,7 @@ impl Features {
             exit: self.exit && other.exit,
             limits: self.limits && other.limits,
             list: self.list && other.list,
+            fs: self.fs && other.fs,
         }
     }
 
@@ -125,6 +132,7 @@ impl Features {
                 "exit" => features.exit = true,
                 "limits" => features.limits = true,
                 "list" => features.list = true,
+                "fs" => features.fs = true,
                 _ => {}
             }
         }
@@ -136,7 +144,7 @@ impl Features {
         self.names().next().is_some()
     }
 
-    const fn table(self) -> [(&'static str, bool); 8] {
+    const fn table(self) -> [(&'static str, bool); 9] {
         [
             ("credits", self.credits),
             ("closeStdin", self.close_stdin),
@@ -146,6 +154,7 @@ impl Features {
             ("exit", self.exit),
             ("limits", self.limits),
             ("list", self.list),
+            ("fs", self.fs),
         ]
     }
 }
@@ -157,7 +166,7 @@ mod tests {
     #[test]
     fn feature_names_round_trip() {
         assert_eq!(Features::from_names(Features::all().names()), Features::all());
-        assert_eq!(Features::all().names().count(), 8);
+        assert_eq!(Features::all().names().count(), 9);
         assert_eq!(Features::from_names(["unknown", "list"]), Features { list: true, ..Features::default() });
         assert!(!Features::default().any());
     }

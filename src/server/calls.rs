@@ -9,6 +9,7 @@ use futures_core::Stream;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 
+use super::files::Files;
 use super::slots::Slots;
 use crate::backend::{ExecBackend, ProcessControl, Spawned, Terminate};
 use crate::core::peer::{Action, Completion, ProcessKey};
@@ -37,7 +38,13 @@ impl Calls {
     }
 
     /// Carries out an action. Returns how it ended, if it did so at once, as most do.
-    pub(super) fn begin(&self, cx: &mut Context<'_>, action: Action, slots: &mut Slots) -> Option<Ended> {
+    pub(super) fn begin(
+        &self,
+        cx: &mut Context<'_>,
+        action: Action,
+        slots: &mut Slots,
+        files: &mut Files,
+    ) -> Option<Ended> {
         match action {
             Action::Start { process, request } => {
                 let backend = Arc::clone(&self.backend);
@@ -77,6 +84,19 @@ impl Calls {
                     how = how.with_descendants();
                 }
                 self.run(cx, async move { Completion::Terminated { call, result: control.terminate(how).await } })
+            }
+            Action::File { ticket, job } => files.begin(cx, ticket, job).map(|ended| Ended::Completed(Box::new(ended))),
+            Action::ForgetFile { file } => {
+                files.forget(file);
+                None
+            }
+            Action::Unwatch => {
+                files.unwatch();
+                None
+            }
+            Action::ForgetFiles => {
+                files.clear();
+                None
             }
             Action::Info { call } => {
                 let backend = Arc::clone(&self.backend);

@@ -21,6 +21,7 @@ use crate::transport::{CloseReason, Transport};
 mod alarm;
 mod calls;
 mod connection;
+mod files;
 mod link;
 mod registry;
 mod session_task;

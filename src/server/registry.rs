@@ -65,6 +65,11 @@ impl Registry {
         &self.backend
     }
 
+    /// Whether the place offers its files.
+    pub(super) fn has_files(&self) -> bool {
+        self.backend.fs().is_some()
+    }
+
     pub(super) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
@@ -109,7 +114,8 @@ impl Registry {
             return Err(Box::new((attach, fault)));
         }
         let id = uuid::Uuid::new_v4().to_string();
-        let peer = Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), time::now());
+        let peer =
+            Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), self.has_files(), time::now());
         let (mailbox, commands) = mpsc::channel(1);
         if let Err(error) = mailbox.try_send(attach) {
             return Err(Box::new((error.into_inner(), Fault::internal("the new session takes no connection"))));

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::ServeError;
 use super::alarm::Alarm;
 use super::calls::{Calls, Ended};
+use super::files::Files;
 use super::link::Link;
 use super::registry::Registry;
 use super::slots::Slots;
@@ -46,6 +47,7 @@ pub(super) struct Session {
     attached: Option<Attached>,
     slots: Slots,
     calls: Calls,
+    files: Files,
     alarm: Alarm,
     /// Ends when the server is to be shut down.
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -62,6 +64,7 @@ struct Attached {
 impl Session {
     pub(super) fn new(peer: Peer, registry: Arc<Registry>, mailbox: mpsc::Receiver<Attach>) -> Self {
         let calls = Calls::new(Arc::clone(registry.backend()));
+        let files = Files::new(registry.backend().fs());
         let shutdown = Box::pin(registry.shutdown_begun());
         Self {
             peer,
@@ -70,6 +73,7 @@ impl Session {
             attached: None,
             slots: Slots::default(),
             calls,
+            files,
             alarm: Alarm::default(),
             shutdown,
             shutdown_deadline: None,
@@ -165,6 +169,10 @@ impl Session {
             moved = true;
             self.handle_ended(now, ended);
         }
+        while let Poll::Ready(completion) = self.files.poll(cx) {
+            moved = true;
+            self.peer.handle_completion(now, completion);
+        }
         moved
     }
 
@@ -220,7 +228,7 @@ impl Session {
         let mut moved = false;
         while let Some(action) = self.peer.poll_action() {
             moved = true;
-            if let Some(ended) = self.calls.begin(cx, action, &mut self.slots) {
+            if let Some(ended) = self.calls.begin(cx, action, &mut self.slots, &mut self.files) {
                 self.handle_ended(now, ended);
             }
         }

@@ -64,6 +64,7 @@ impl From<environment::EnvironmentInfo> for EnvironmentInfo {
             temporary_directories: info.temporary_directories,
             temp_dir: info.temp_dir,
             capabilities: flags.filter(|(_, value)| *value).map(|(name, _)| name).collect(),
+            hostname: None,
         }
     }
 }

@@ -32,6 +32,18 @@ pub struct ReadFileParams {
     pub follow_symlinks: Option<bool>,
     /// What the call may do.
     pub sandbox: Option<RawObject>,
+    /// Members beyond the plain wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longarm: Option<ReadFileExtension>,
+}
+
+/// Additional members of `fs/readFile`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadFileExtension {
+    /// The largest file to read, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
 }
 
 /// Result of `fs/readFile`.
@@ -55,6 +67,17 @@ pub struct WriteFileParams {
     pub follow_symlinks: Option<bool>,
     /// What the call may do.
     pub sandbox: Option<RawObject>,
+    /// Members beyond the plain wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longarm: Option<WriteFileExtension>,
+}
+
+/// Additional members of `fs/writeFile`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteFileExtension {
+    /// Whether to answer only when the content has reached the storage.
+    #[serde(default)]
+    pub fsync: bool,
 }
 
 /// Bytes as base64, whose faults are told after the parameters have decoded: they have another code.
@@ -310,6 +333,42 @@ pub struct WalkResult {
     pub errors: Vec<WalkFailure>,
     /// Whether a bound was hit.
     pub truncated: bool,
+    /// Members beyond the plain wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longarm: Option<WalkExtension>,
+}
+
+/// Additional members of the result of `fs/walk`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalkExtension {
+    /// What was passed over.
+    pub skipped: Vec<WalkSkipped>,
+}
+
+/// What a walk passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalkSkipped {
+    /// Where.
+    pub path: PathUri,
+    /// Why.
+    pub reason: WalkSkipReason,
+}
+
+/// Why a walk passed something over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WalkSkipReason {
+    /// A link that is not followed.
+    Symlink,
+    /// A link that leads nowhere.
+    DanglingSymlink,
+    /// Neither a file nor a directory.
+    Special,
+    /// A directory that was entered by another path.
+    AlreadyEntered,
+    /// A reason of a later version.
+    #[serde(other)]
+    Other,
 }
 
 /// What a walk found.
@@ -401,13 +460,6 @@ pub struct WatchMissingResult {
 pub struct MissingChangedParams {
     /// The watch, which has ended.
     pub watch_id: u64,
-}
-
-/// Parameters of `longarm/fs/privateDirectory`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrivateDirectoryParams {
-    /// What the directory's name begins with.
-    pub prefix: String,
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ methods! {
     /// Lists the processes of the session.
     List = "longarm/process/list" ("exec"): NoParams => ListResult;
     /// Makes a new directory that only its owner can enter.
-    PrivateDirectory = "longarm/fs/privateDirectory" ("filesystem"): fs::PrivateDirectoryParams => fs::PathResult;
+    PrivateDirectory = "longarm/fs/privateDirectory" ("filesystem"): NoParams => fs::PathResult;
 }
 
 notifications! {

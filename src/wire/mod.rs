@@ -17,6 +17,8 @@ pub mod environment;
 pub mod error_code;
 pub mod extension;
 pub mod fs;
+mod fs_convert;
+pub mod fs_error;
 pub mod initialize;
 pub mod method;
 pub mod process;
@@ -27,5 +29,6 @@ pub mod spawn_error;
 
 pub use self::bytes::Base64;
 pub use self::error_code::ErrorCode;
+pub(crate) use self::fs_convert::{follow_symlinks, symlinks};
 pub use self::method::{Method, Notification};
 pub use self::request_id::RequestId;

@@ -7,7 +7,12 @@ use bytes::Bytes;
 use super::process::ProcessKey;
 use super::request::Call;
 use crate::error::{CallError, SignalError, SpawnError, WriteError};
+use crate::fs::{
+    Block, CopyOptions, CreateDirectoryOptions, DirectoryEntry, FsError, Metadata, OpenMode, ReadOptions,
+    RemoveOptions, Symlinks, Walk, WalkOptions, WriteOptions,
+};
 use crate::info::EnvironmentInfo;
+use crate::path_uri::PathUri;
 use crate::request::{ExecRequest, Signal, TerminalSize};
 
 /// Something for the driver to do, in the order in which it is handed out. Each with a matching [`Completion`] is
@@ -32,6 +37,102 @@ pub(crate) enum Action {
     Info { call: Call },
     /// Drop all that there is of a process. Ends in nothing.
     Forget { process: ProcessKey },
+    /// Do something with the place's files. Ends in [`Completion::File`].
+    File { ticket: Ticket, job: FileJob },
+    /// Drop an open file. Ends in nothing.
+    ForgetFile { file: FileKey },
+    /// Drop the watch for missing paths. Ends in nothing.
+    Unwatch,
+    /// Drop all open files, the watch, and what is being done with files: their connection is gone. Ends in nothing.
+    ForgetFiles,
+}
+
+/// Names a job on files; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket(pub(super) u64);
+
+/// Names an open file; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey(pub(super) u64);
+
+/// Something to do with the place's files.
+#[derive(Debug)]
+pub(crate) enum FileJob {
+    Read {
+        path: PathUri,
+        options: ReadOptions,
+    },
+    Write {
+        path: PathUri,
+        data: Bytes,
+        options: WriteOptions,
+    },
+    Open {
+        file: FileKey,
+        path: PathUri,
+        mode: OpenMode,
+    },
+    ReadBlock {
+        file: FileKey,
+        offset: u64,
+        length: usize,
+    },
+    WriteBlock {
+        file: FileKey,
+        offset: u64,
+        data: Bytes,
+    },
+    Close {
+        file: FileKey,
+    },
+    Canonicalize {
+        path: PathUri,
+    },
+    CreateDirectory {
+        path: PathUri,
+        options: CreateDirectoryOptions,
+    },
+    Metadata {
+        path: PathUri,
+        symlinks: Symlinks,
+    },
+    ReadDirectory {
+        path: PathUri,
+    },
+    Walk {
+        path: PathUri,
+        options: WalkOptions,
+    },
+    Remove {
+        path: PathUri,
+        options: RemoveOptions,
+    },
+    Copy {
+        source: PathUri,
+        destination: PathUri,
+        options: CopyOptions,
+    },
+    /// Replaces the former watch. Its end is a [`Completion::MissingChanged`].
+    Watch {
+        watch: u64,
+        missing: Vec<PathUri>,
+        present: Option<PathUri>,
+    },
+    PrivateDirectory,
+}
+
+/// What a job on files yields.
+#[derive(Debug)]
+pub(crate) enum FileResult {
+    Done,
+    Bytes(Bytes),
+    Block(Block),
+    Opened(FileKey),
+    Path(PathUri),
+    Metadata(Metadata),
+    Entries(Vec<DirectoryEntry>),
+    Walk(Walk),
+    Watching(bool),
 }
 
 /// How an [`Action`] ended.
@@ -47,4 +148,8 @@ pub(crate) enum Completion {
     Terminated { call: Option<Call>, result: Result<bool, SignalError> },
     /// The facts of the place.
     Info { call: Call, result: Result<EnvironmentInfo, CallError> },
+    /// A job on files is done.
+    File { ticket: Ticket, result: Result<FileResult, FsError> },
+    /// The paths of a watch may exist now.
+    MissingChanged { watch: u64 },
 }

@@ -16,6 +16,7 @@ use crate::error::{InvalidRequest, SpawnError, WriteError};
 use crate::request::{ProcessId, Signal, TerminalSize};
 use crate::time::Instant;
 use crate::wire::codec::hot::OutputEncoder;
+use crate::wire::environment::ConfigReadParams;
 use crate::wire::extension::{CloseStdinStatus, ListResult, ListedProcess, ResizeParams};
 use crate::wire::process::{NO_SANDBOX, ReadParams, StartParams, TerminateParams, WriteParams, WriteStatus};
 
@@ -46,6 +47,8 @@ impl Peer {
             Request::Terminate(params) => self.terminate(now, call, &params),
             Request::CloseStdin(process_id) => self.close_stdin(call, &process_id),
             Request::Resize(params) => self.resize(call, &params),
+            Request::ReadConfig(params) => self.read_config(call, &params),
+            Request::File(request) => self.file(call, request),
         }
     }
 
@@ -71,6 +74,8 @@ impl Peer {
                     result.map_or_else(|error| Reply::Fault(error.into()), |running| Reply::Terminate { running });
                 self.answer(call, reply);
             }
+            Completion::File { ticket, result } => self.file_done(ticket, result),
+            Completion::MissingChanged { watch } => self.missing_changed(watch),
             Completion::Info { call, result } => {
                 let reply = match result {
                     Ok(info) => Reply::Info(Box::new(self.environment_info(info))),
@@ -84,7 +89,7 @@ impl Peer {
     fn start(&mut self, call: Call, params: StartParams) {
         let id = params.process_id.clone();
         let (tty, takes_input) = (params.tty, params.tty || params.pipe_stdin);
-        let request = match start::exec_request(params, self.os.as_deref(), self.features()) {
+        let request = match start::exec_request(params, self.os(), self.features()) {
             Ok(request) => request,
             Err(fault) => return self.answer(call, Reply::Fault(fault)),
         };
@@ -298,6 +303,27 @@ impl Peer {
         let grace = Duration::from_millis(extension.grace_ms);
         let descendants = extension.descendants;
         self.actions.push_back(Action::Terminate { process, grace, descendants, call: Some(call) });
+    }
+
+    fn read_config(&mut self, call: Call, params: &ConfigReadParams) {
+        let ConfigReadParams { cwd, config_paths, requirements_paths } = params;
+        let refusal = if config_paths.is_empty() && requirements_paths.is_empty() {
+            Some(Fault::invalid_params("at least one config or requirements path is required"))
+        } else if config_paths.iter().chain(requirements_paths).any(Vec::is_empty) {
+            Some(Fault::invalid_params("TOML paths must contain at least one key segment"))
+        } else {
+            let foreign = self.os().and_then(|os| cwd.to_native(os).err());
+            foreign.map(|foreign| Fault::invalid_params(foreign.to_string()))
+        };
+        let reply = match refusal {
+            Some(refusal) => Reply::Fault(refusal),
+            None => self
+                .info
+                .as_ref()
+                .and_then(reply::config_result)
+                .unwrap_or_else(|| Reply::Fault(Fault::internal("the user's home directory is not known"))),
+        };
+        self.answer(call, reply);
     }
 
     fn list(&self) -> ListResult {

@@ -27,8 +27,9 @@
 //!
 //! - Requests that name one process take effect in the order in which they came. While it is being started they wait;
 //!   a terminate does not wait but cancels the start. A waiting read delays nothing.
-//! - Answers go out before output. A process's first event goes out after the answer to its start. Processes with output
-//!   take turns, one event each.
+//! - Answers go out before output, save those with many bytes of files, which take turns with it. A process's first
+//!   event goes out after the answer to its start. Processes with output take turns, one event each.
+//! - For files see [`files`].
 //! - What was not answered when a connection ends has no answer (house invariant 4), and if it was waiting, no effect.
 //! - All that is held is bounded (6): processes, closed ones apart, calls without an answer, and bytes of such calls by refusal; answers
 //!   that the client does not take by not reading further ([`Peer::wants_input`]); output by pausing its process
@@ -39,6 +40,7 @@
 mod action;
 mod calls;
 mod fault;
+mod files;
 pub(crate) mod lobby;
 mod process;
 mod reply;
@@ -56,13 +58,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub(crate) use self::action::{Action, Completion};
+pub(crate) use self::action::{Action, Completion, FileJob, FileKey, FileResult, Ticket};
 pub(crate) use self::fault::Fault;
+use self::files::Files;
 pub(crate) use self::process::ProcessKey;
 use self::process::{Phase, Process, Processes};
 use self::reply::Reply;
 pub(crate) use self::request::Call;
-use self::request::Request;
+use self::request::{FileRequest, Request};
 use self::retention::ClosedOrder;
 use self::timers::{Timer, Timers};
 use super::replay::Reader;
@@ -86,8 +89,10 @@ pub(crate) struct Peer {
     config: Arc<ServerConfig>,
     /// What this server could do for a client that asks for it.
     offered: Features,
-    /// The operating system of the place, by which paths are checked.
-    os: Option<String>,
+    /// Whether the place offers its files.
+    has_files: bool,
+    /// What the place said of itself when the client was attached.
+    info: Option<EnvironmentInfo>,
     connection: Option<Connection>,
     /// How many connections there have been.
     connections: u64,
@@ -103,6 +108,7 @@ pub(crate) struct Peer {
     /// Bytes of writes that were accepted and are not yet done, or wait.
     stdin_bytes: usize,
     next_read: u64,
+    last_ticket: u64,
     shutting_down: bool,
 }
 
@@ -118,6 +124,7 @@ struct Connection {
     /// Calls without an answer, and the bytes of their messages.
     calls: usize,
     call_bytes: usize,
+    files: Files,
 }
 
 /// Stop reading from a client that leaves so many of its answers unread.
@@ -128,15 +135,22 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 const RESERVED_CALLS: usize = 64;
 
 impl Peer {
-    /// A session that nobody is attached to yet.
-    pub(crate) fn new(session_id: String, config: Arc<ServerConfig>, backend: Features, now: Instant) -> Self {
+    /// A session that nobody is attached to yet, in a place with these features, and with files or without.
+    pub(crate) fn new(
+        session_id: String,
+        config: Arc<ServerConfig>,
+        backend: Features,
+        has_files: bool,
+        now: Instant,
+    ) -> Self {
         let expires_at = Some(after(now, config.session_ttl));
         Self {
             session_id,
             config,
             // Acknowledgements and the list need nothing of the backend.
-            offered: Features { credits: true, list: true, ..backend },
-            os: None,
+            offered: Features { credits: true, list: true, fs: backend.fs && has_files, ..backend },
+            has_files,
+            info: None,
             connection: None,
             connections: 0,
             expires_at,
@@ -147,6 +161,7 @@ impl Peer {
             actions: VecDeque::new(),
             stdin_bytes: 0,
             next_read: 0,
+            last_ticket: 0,
             shutting_down: false,
         }
     }
@@ -163,7 +178,7 @@ impl Peer {
         let reader = if features.credits { Reader::Credits } else { Reader::Plain };
         self.connections += 1;
         self.expires_at = None;
-        self.os.clone_from(&info.platform_os);
+        self.info = Some(info.clone());
         let mut has_backlog = false;
         for key in self.processes.keys() {
             let Some(process) = self.processes.get_mut(key) else { continue };
@@ -182,6 +197,7 @@ impl Peer {
             answer_bytes: 0,
             calls: 0,
             call_bytes: 0,
+            files: Files::default(),
         });
         let result = InitializeResult {
             session_id: self.session_id.clone(),
@@ -194,6 +210,7 @@ impl Peer {
     pub(crate) fn handle_disconnect(&mut self, now: Instant) -> Option<Instant> {
         self.connection.take()?;
         self.expires_at = Some(after(now, self.config.session_ttl));
+        self.actions.push_back(Action::ForgetFiles);
         self.round.clear();
         for key in self.processes.keys() {
             let Some(process) = self.processes.get_mut(key) else { continue };
@@ -274,10 +291,19 @@ impl Peer {
             self.handle_request(now, id, message.len(), |_| Ok(Request::Write(write)));
             return Ok(());
         }
+        if self.has_files
+            && let Some((id, write)) = codec::hot::decode_write_block(message, &config.messages)
+        {
+            self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteBlock(write))));
+            return Ok(());
+        }
+        let files = self.has_files;
         match codec::decode(message, &config.messages) {
             Err(malformed) => self.push_answer(RequestId::MALFORMED, Reply::Fault(Fault::malformed(&malformed))),
             Ok(Message::Request { id, method, params }) => {
-                self.handle_request(now, id, message.len(), |features| Request::decode(&method, params, features));
+                self.handle_request(now, id, message.len(), |features| {
+                    Request::decode(&method, params, features, files)
+                });
             }
             Ok(Message::Notification { method, params }) => return self.handle_notification(now, &method, params),
             Ok(Message::Response { id, .. } | Message::Error { id, .. }) => {
@@ -393,8 +419,7 @@ impl Peer {
 
     /// Whether all processes are closed, and the client was handed all that there was to say.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.unfinished().next().is_none()
-            && self.connection.as_ref().is_none_or(|connection| connection.answers.is_empty() && self.round.is_empty())
+        self.unfinished().next().is_none() && !self.wants_transmit()
     }
 
     /// The processes that have not ended themselves. What an exited one left behind is no longer the session's, though
@@ -445,7 +470,17 @@ impl Peer {
     }
 
     fn environment_info(&self, info: EnvironmentInfo) -> wire::environment::EnvironmentInfo {
-        reply::environment_info(info, self.offered.any().then(|| Offer::of(self.offered)))
+        reply::environment_info(info, self.has_files, self.offered.any().then(|| Offer::of(self.offered)))
+    }
+
+    /// The operating system of the place, by which paths are checked.
+    fn os(&self) -> Option<&str> {
+        self.info.as_ref()?.platform_os.as_deref()
+    }
+
+    const fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
     }
 
     fn features(&self) -> Features {

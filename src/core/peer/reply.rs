@@ -5,11 +5,14 @@ use bytes::Bytes;
 use super::fault::Fault;
 use super::process::Process;
 use crate::core::replay::Reading;
+use crate::fs::Block;
 use crate::info::EnvironmentInfo;
+use crate::path_uri::PathUri;
 use crate::request::ProcessId;
-use crate::wire::codec;
-use crate::wire::environment::{self, EnvironmentStatus, StatusResult};
+use crate::wire::codec::{self, hot};
+use crate::wire::environment::{self, ConfigReadResult, EnvironmentStatus, StatusResult};
 use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ListResult, Offer, ReadExtension};
+use crate::wire::fs;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
 use crate::wire::process::{ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};
@@ -29,12 +32,22 @@ pub(super) enum Reply {
     Terminate { running: bool },
     Empty,
     Fault(Fault),
+    Config(Box<ConfigReadResult>),
+    File(Bytes),
+    Block(Block),
+    Opened(String),
+    Path(PathUri),
+    Metadata(fs::Metadata),
+    Directory(fs::ReadDirectoryResult),
+    Walk(fs::WalkResult),
+    Watching(bool),
 }
 
 impl Reply {
     /// About how many bytes it holds while it waits.
     pub(super) fn held_bytes(&self) -> usize {
         const FIXED: usize = 256;
+        const ENTRY: usize = 64;
         FIXED
             + match self {
                 Self::Read(result) => result.chunks.iter().map(|chunk| chunk.chunk.0.len() + FIXED).sum(),
@@ -42,6 +55,20 @@ impl Reply {
                 Self::Initialize(_) | Self::Info(_) => 4 * FIXED,
                 Self::Start(result) => result.process_id.as_str().len(),
                 Self::Fault(fault) => fault.held_bytes(),
+                Self::Config(_) => 4 * FIXED,
+                Self::File(bytes) => bytes.len(),
+                Self::Block(block) => block.bytes.len(),
+                Self::Path(path) => path.as_str().len(),
+                Self::Directory(list) => list.entries.iter().map(|entry| entry.file_name.len() + ENTRY).sum(),
+                Self::Walk(walk) => {
+                    let entries = walk.entries.iter().map(|entry| entry.path.as_str().len() + ENTRY);
+                    let errors =
+                        walk.errors.iter().map(|error| error.path.as_str().len() + error.message.len() + ENTRY);
+                    let skipped = walk.longarm.iter().flat_map(|extension| &extension.skipped);
+                    let skipped = skipped.map(|skipped| skipped.path.as_str().len() + ENTRY);
+                    entries.chain(errors).chain(skipped).sum()
+                }
+                Self::Opened(_) | Self::Metadata(_) | Self::Watching(_) => 0,
                 Self::Status | Self::Write(_) | Self::CloseStdin(_) | Self::Terminate { .. } | Self::Empty => 0,
             }
     }
@@ -59,6 +86,15 @@ impl Reply {
             Self::Terminate { running } => codec::encode_response(id, &TerminateResult { running: *running }),
             Self::Empty => codec::encode_response(id, &Empty),
             Self::Fault(fault) => fault.encode(id),
+            Self::Config(result) => codec::encode_response(id, result),
+            Self::File(bytes) => hot::encode_file(id, bytes),
+            Self::Block(block) => hot::encode_block(id, &block.bytes, block.eof),
+            Self::Opened(handle_id) => codec::encode_response(id, &fs::OpenResult { handle_id: handle_id.clone() }),
+            Self::Path(path) => codec::encode_response(id, &fs::PathResult { path: path.clone() }),
+            Self::Metadata(metadata) => codec::encode_response(id, metadata),
+            Self::Directory(result) => codec::encode_response(id, result),
+            Self::Walk(result) => codec::encode_response(id, result),
+            Self::Watching(watching) => codec::encode_response(id, &fs::WatchMissingResult { watching: *watching }),
         }
     }
 }
@@ -95,7 +131,29 @@ pub(super) fn start_result(process_id: ProcessId, sandbox_type: Option<String>) 
 }
 
 /// The facts of the place as this server passes them on. Flags of the backend are not among them: they are about methods,
-/// and this server has only its own.
-pub(super) fn environment_info(info: EnvironmentInfo, offer: Option<Offer>) -> environment::EnvironmentInfo {
-    environment::EnvironmentInfo::of(EnvironmentInfo { capabilities: Vec::new(), ..info }, offer)
+/// and this server has only its own, some of them only for a place with files.
+pub(super) fn environment_info(
+    info: EnvironmentInfo,
+    files: bool,
+    offer: Option<Offer>,
+) -> environment::EnvironmentInfo {
+    let of_files = if files { FILE_FLAGS } else { &[] };
+    let capabilities = [CONFIG_FLAG].iter().chain(of_files).map(|flag| String::from(*flag)).collect();
+    environment::EnvironmentInfo::of(EnvironmentInfo { capabilities, ..info }, offer)
 }
+
+/// The answer to a request for configuration: this server has none, and says where a client may look for its own.
+pub(super) fn config_result(info: &EnvironmentInfo) -> Option<Reply> {
+    let home = info.home_dir.clone();
+    let codex_home_dir = home.as_ref().or(info.temp_dir.as_ref())?.join(".codex").ok()?;
+    Some(Reply::Config(Box::new(ConfigReadResult {
+        user_home_dir: home,
+        codex_home_dir,
+        hostname: info.hostname.clone(),
+        config: environment::ConfigLayers::default(),
+        requirements: environment::ConfigLayers::default(),
+    })))
+}
+
+const CONFIG_FLAG: &str = "environmentConfigRead";
+const FILE_FLAGS: &[&str] = &["fsWatchMissing", "fileWriteStreaming"];

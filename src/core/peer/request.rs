@@ -5,10 +5,14 @@ use crate::info::Features;
 use crate::request::{ProcessId, Signal};
 use crate::wire::RequestId;
 use crate::wire::codec::Payload;
+use crate::wire::environment::ConfigReadParams;
 use crate::wire::extension::{CloseStdinParams, ResizeParams, SignalByNameParams};
+use crate::wire::fs;
 use crate::wire::initialize::InitializeParams;
 use crate::wire::method::{self, Method};
-use crate::wire::process::{PlainSignal, ReadParams, SignalParams, StartParams, TerminateParams, WriteParams};
+use crate::wire::process::{
+    PlainSignal, RawObject, ReadParams, SignalParams, StartParams, TerminateParams, WriteParams,
+};
 
 /// A request that is to be answered, on the connection that it came by.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,11 +38,97 @@ pub(super) enum Request {
     Terminate(TerminateParams),
     CloseStdin(ProcessId),
     Resize(ResizeParams),
+    ReadConfig(ConfigReadParams),
+    File(FileRequest),
+}
+
+/// A request about files.
+#[derive(Debug)]
+pub(super) enum FileRequest {
+    ReadFile(fs::ReadFileParams),
+    WriteFile(fs::WriteFileParams),
+    Open(fs::OpenParams),
+    ReadBlock(fs::ReadBlockParams),
+    WriteBlock(fs::WriteBlockParams),
+    Close(fs::CloseParams),
+    Canonicalize(fs::PathParams),
+    CreateDirectory(fs::CreateDirectoryParams),
+    GetMetadata(fs::GetMetadataParams),
+    ReadDirectory(fs::PathParams),
+    Walk(fs::WalkParams),
+    Remove(fs::RemoveParams),
+    Copy(fs::CopyParams),
+    WatchMissing(fs::WatchMissingParams),
+    PrivateDirectory,
+}
+
+impl FileRequest {
+    pub(super) const fn method(&self) -> &'static str {
+        match self {
+            Self::ReadFile(_) => method::ReadFile::NAME,
+            Self::WriteFile(_) => method::WriteFile::NAME,
+            Self::Open(_) => method::OpenFile::NAME,
+            Self::ReadBlock(_) => method::ReadBlock::NAME,
+            Self::WriteBlock(_) => method::WriteBlock::NAME,
+            Self::Close(_) => method::CloseFile::NAME,
+            Self::Canonicalize(_) => method::Canonicalize::NAME,
+            Self::CreateDirectory(_) => method::CreateDirectory::NAME,
+            Self::GetMetadata(_) => method::GetMetadata::NAME,
+            Self::ReadDirectory(_) => method::ReadDirectory::NAME,
+            Self::Walk(_) => method::Walk::NAME,
+            Self::Remove(_) => method::Remove::NAME,
+            Self::Copy(_) => method::Copy::NAME,
+            Self::WatchMissing(_) => method::WatchMissing::NAME,
+            Self::PrivateDirectory => method::PrivateDirectory::NAME,
+        }
+    }
+
+    /// What the call may do, if it says.
+    pub(super) const fn sandbox(&self) -> Option<&RawObject> {
+        match self {
+            Self::ReadFile(params) => params.sandbox.as_ref(),
+            Self::WriteFile(params) => params.sandbox.as_ref(),
+            Self::Open(params) => params.sandbox.as_ref(),
+            Self::Canonicalize(params) | Self::ReadDirectory(params) => params.sandbox.as_ref(),
+            Self::CreateDirectory(params) => params.sandbox.as_ref(),
+            Self::GetMetadata(params) => params.sandbox.as_ref(),
+            Self::Walk(params) => params.sandbox.as_ref(),
+            Self::Remove(params) => params.sandbox.as_ref(),
+            Self::Copy(params) => params.sandbox.as_ref(),
+            Self::WatchMissing(params) => params.sandbox.as_ref(),
+            Self::ReadBlock(_) | Self::WriteBlock(_) | Self::Close(_) | Self::PrivateDirectory => None,
+        }
+    }
+
+    /// Decodes the parameters of a method about files. None if there is no such method.
+    fn decode(method: &str, params: Payload<'_>, features: Features) -> Option<Result<Self, Fault>> {
+        Some(match method {
+            method::ReadFile::NAME => decode::<method::ReadFile>(params).map(Self::ReadFile),
+            method::WriteFile::NAME => decode::<method::WriteFile>(params).map(Self::WriteFile),
+            method::OpenFile::NAME => decode::<method::OpenFile>(params).map(Self::Open),
+            method::ReadBlock::NAME => decode::<method::ReadBlock>(params).map(Self::ReadBlock),
+            method::WriteBlock::NAME => decode::<method::WriteBlock>(params).map(Self::WriteBlock),
+            method::CloseFile::NAME => decode::<method::CloseFile>(params).map(Self::Close),
+            method::Canonicalize::NAME => decode::<method::Canonicalize>(params).map(Self::Canonicalize),
+            method::CreateDirectory::NAME => decode::<method::CreateDirectory>(params).map(Self::CreateDirectory),
+            method::GetMetadata::NAME => decode::<method::GetMetadata>(params).map(Self::GetMetadata),
+            method::ReadDirectory::NAME => decode::<method::ReadDirectory>(params).map(Self::ReadDirectory),
+            method::Walk::NAME => decode::<method::Walk>(params).map(Self::Walk),
+            method::Remove::NAME => decode::<method::Remove>(params).map(Self::Remove),
+            method::Copy::NAME => decode::<method::Copy>(params).map(Self::Copy),
+            method::WatchMissing::NAME => decode::<method::WatchMissing>(params).map(Self::WatchMissing),
+            method::PrivateDirectory::NAME if features.fs => {
+                decode::<method::PrivateDirectory>(params).map(|_| Self::PrivateDirectory)
+            }
+            _ => return None,
+        })
+    }
 }
 
 impl Request {
-    /// Decodes the parameters of `method`. A method that needs a feature outside of `features` is unknown.
-    pub(super) fn decode(method: &str, params: Payload<'_>, features: Features) -> Result<Self, Fault> {
+    /// Decodes the parameters of `method`. A method that needs a feature outside of `features`, or `files` that the place
+    /// does not offer, is unknown.
+    pub(super) fn decode(method: &str, params: Payload<'_>, features: Features, files: bool) -> Result<Self, Fault> {
         match method {
             method::Initialize::NAME => decode::<method::Initialize>(params).map(Self::Initialize),
             method::Info::NAME => decode::<method::Info>(params).map(|_| Self::Info),
@@ -60,7 +150,11 @@ impl Request {
             method::SendSignalByName::NAME if features.signal => decode::<method::SendSignalByName>(params)
                 .map(|SignalByNameParams { process_id, signal }| Self::Signal { process_id, signal }),
             method::List::NAME if features.list => decode::<method::List>(params).map(|_| Self::List),
-            unknown => Err(Fault::method_not_found(unknown)),
+            method::ConfigRead::NAME => decode::<method::ConfigRead>(params).map(Self::ReadConfig),
+            other => match FileRequest::decode(other, params, features).filter(|_| files) {
+                Some(request) => request.map(Self::File),
+                None => Err(Fault::method_not_found(other)),
+            },
         }
     }
 
@@ -78,23 +172,30 @@ impl Request {
             Self::Terminate(_) => method::Terminate::FAMILY,
             Self::CloseStdin(_) => method::CloseStdin::FAMILY,
             Self::Resize(_) => method::Resize::FAMILY,
+            Self::ReadConfig(_) => method::ConfigRead::FAMILY,
+            Self::File(_) => method::ReadFile::FAMILY,
         }
     }
 
-    /// Whether its answer may depend on what a process does.
+    /// Whether its answer may depend on what a process or a file system does.
     pub(super) const fn may_wait(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::Read(_) | Self::Write(_) | Self::CloseStdin(_))
+        match self {
+            Self::Start(_) | Self::Read(_) | Self::Write(_) | Self::CloseStdin(_) => true,
+            Self::File(request) => !matches!(request, FileRequest::Close(_)),
+            _ => false,
+        }
     }
 
     /// Whether it may hold many bytes.
     pub(super) const fn is_bulky(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::Write(_))
+        let writes = matches!(self, Self::File(FileRequest::WriteFile(_) | FileRequest::WriteBlock(_)));
+        writes || matches!(self, Self::Start(_) | Self::Write(_))
     }
 
     /// The process that it names.
     pub(super) const fn process_id(&self) -> Option<&ProcessId> {
         match self {
-            Self::Initialize(_) | Self::Info | Self::Status | Self::List => None,
+            Self::Initialize(_) | Self::Info | Self::Status | Self::List | Self::ReadConfig(_) | Self::File(_) => None,
             Self::Start(start) => Some(&start.process_id),
             Self::Read(read) => Some(&read.process_id),
             Self::Write(write) => Some(&write.process_id),

@@ -35,7 +35,7 @@ impl Rig {
         let mut config = ServerConfig::default();
         change(&mut config);
         let now = crate::time::now();
-        let peer = Peer::new("session".into(), Arc::new(config), Features::all(), now);
+        let peer = Peer::new("session".into(), Arc::new(config), Features::all(), true, now);
         Self { peer, now, next_id: 100, actions: VecDeque::new() }
     }
 

@@ -11,25 +11,38 @@ use crate::wire::method;
 use crate::wire::process::{ClosedParams, ExitedParams};
 
 impl Peer {
-    /// The next message for the client: an answer, or else one event of the process whose turn it is. The caller sends it
-    /// or loses it.
+    /// The next message for the client: an answer, or else one event of the process whose turn it is, or an answer with
+    /// many bytes of files when it is the turn of these. The caller sends it or loses it.
     pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
         let connection = self.connection.as_mut()?;
         if let Some((id, reply)) = connection.answers.pop_front() {
             connection.answer_bytes -= reply.held_bytes();
             return Some(reply.encode(&id));
         }
+        if let Some(changed) = connection.files.take_changed() {
+            return Some(changed);
+        }
+        if !connection.files.is_owed()
+            && let Some(message) = self.next_file_answer()
+        {
+            return Some(message);
+        }
         while let Some(key) = self.round.pop_front() {
             if let Some(message) = self.next_event_of(key) {
+                if let Some(connection) = &mut self.connection {
+                    connection.files.note_output(message.len());
+                }
                 return Some(message);
             }
         }
-        None
+        self.next_file_answer()
     }
 
     /// Whether [`Self::poll_transmit`] has something.
     pub(crate) fn wants_transmit(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| !connection.answers.is_empty() || !self.round.is_empty())
+        self.connection.as_ref().is_some_and(|connection| {
+            !connection.answers.is_empty() || connection.files.has_answer() || !self.round.is_empty()
+        })
     }
 
     /// Puts a process that has something to send into the round.

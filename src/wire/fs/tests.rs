@@ -10,12 +10,20 @@ fn members_of_calls_are_required_nullable_or_defaulted_as_specified() {
     let sandbox = json!({"permissions": {}});
     let path = "file:///a";
     check::<ReadFileParams>(
-        &json!({"path": path, "followSymlinks": false, "sandbox": sandbox}),
-        &[("path", Required), ("followSymlinks", Nullable), ("sandbox", Present)],
+        &json!({"path": path, "followSymlinks": false, "sandbox": sandbox, "longarm": {"maxBytes": 1}}),
+        &[("path", Required), ("followSymlinks", Nullable), ("sandbox", Present), ("longarm", Nullable)],
     );
     check::<WriteFileParams>(
-        &json!({"path": path, "dataBase64": "aGk=", "followSymlinks": false, "sandbox": sandbox}),
-        &[("path", Required), ("dataBase64", Required), ("followSymlinks", Nullable), ("sandbox", Present)],
+        &json!({
+            "path": path, "dataBase64": "aGk=", "followSymlinks": false, "sandbox": sandbox, "longarm": {"fsync": true},
+        }),
+        &[
+            ("path", Required),
+            ("dataBase64", Required),
+            ("followSymlinks", Nullable),
+            ("sandbox", Present),
+            ("longarm", Nullable),
+        ],
     );
     check::<OpenParams>(
         &json!({"handleId": "", "path": path, "mode": "replace", "sandbox": sandbox, "longarm": {"keepContent": true}}),
@@ -75,7 +83,6 @@ fn members_of_calls_are_required_nullable_or_defaulted_as_specified() {
         &json!({"watchId": 1, "missing": [path], "present": path, "sandbox": sandbox}),
         &[("watchId", Required), ("missing", Required), ("present", Present), ("sandbox", Nullable)],
     );
-    check::<PrivateDirectoryParams>(&json!({"prefix": "p"}), &[("prefix", Required)]);
     check::<ConfigReadParams>(
         &json!({"cwd": path, "configPaths": [["a", "b"]], "requirementsPaths": []}),
         &[("cwd", Required), ("configPaths", Required), ("requirementsPaths", Required)],
@@ -110,8 +117,9 @@ fn members_of_results_are_as_specified() {
     check::<WalkResult>(
         &json!({
             "entries": [{"path": path, "kind": "directory"}], "errors": [{"path": path, "message": "m"}], "truncated": true,
+            "longarm": {"skipped": [{"path": path, "reason": "danglingSymlink"}]},
         }),
-        &[("entries", Required), ("errors", Required), ("truncated", Required)],
+        &[("entries", Required), ("errors", Required), ("truncated", Required), ("longarm", Nullable)],
     );
     check::<WatchMissingResult>(&json!({"watching": true}), &[("watching", Required)]);
     check::<MissingChangedParams>(&json!({"watchId": 1}), &[("watchId", Required)]);

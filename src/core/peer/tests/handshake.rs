@@ -303,12 +303,12 @@ fn extensions_are_there_only_for_those_who_agreed() {
 fn what_the_server_offers_is_what_it_and_its_backend_have() {
     let offered = |backend| {
         let now = crate::time::now();
-        let mut peer = Peer::new("s".into(), Arc::default(), backend, now);
+        let mut peer = Peer::new("s".into(), Arc::default(), backend, true, now);
         let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
         peer.attach(now, RequestId::Number(1), Some(&Offer::of(Features::all())), info);
         let answer: Value = serde_json::from_slice(&peer.poll_transmit().unwrap()).unwrap();
         answer["result"]["environmentInfo"]["capabilities"].clone()
     };
     assert_eq!(offered(Features::default()), json!({"longarm": {"version": 1, "features": ["credits", "list"]}}));
-    assert_eq!(offered(Features::all())["longarm"]["features"].as_array().unwrap().len(), 8);
+    assert_eq!(offered(Features::all())["longarm"]["features"].as_array().unwrap().len(), 9);
 }

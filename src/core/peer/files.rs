@@ -1,0 +1,446 @@
+//! Files: the requests about them, the handles of a connection, its watch, and what is on its way.
+//!
+//! ```text
+//!   handle:  (free) ─ open ─▶ opening ─ opened ─▶ open ─ close, failed read, end of the connection ─▶ (free)
+//!                                └─ failed ─▶ (free)
+//!   watch:   (none) ─ ask ─▶ asking ─ watching ─▶ watching ─ changed ─▶ told ─▶ (none)
+//!                                └─ no ─▶ (none)       a new ask ends it at any point
+//! ```
+//!
+//! Rules beyond those of the [session](super):
+//!
+//! - Requests that name one handle are carried out one after another, in the order in which they came. All others go on
+//!   side by side.
+//! - What is read counts towards a bound from before it is read until its answer leaves; reads above it wait, in order.
+//! - Answers with more than a little leave in turn with the events of processes, byte for byte: after one, as much
+//!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::Peer;
+use super::action::{Action, FileJob, FileKey, FileResult, Ticket};
+use super::fault::Fault;
+use super::reply::Reply;
+use super::request::{Call, FileRequest};
+use crate::fs::{
+    CopyOptions, CreateDirectoryOptions, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, ReadOptions,
+    RemoveOptions, WriteOptions,
+};
+use crate::sandbox::SandboxError;
+use crate::wire::fs::{self, MAX_HANDLE_ID_BYTES, MAX_WATCHED_PATHS, MissingChangedParams, WatchMissingParams};
+use crate::wire::method::{self, Method};
+use crate::wire::{Base64, RequestId, codec, fs_error, symlinks};
+
+/// What a connection has of files.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    handles: HashMap<String, Handle>,
+    /// Files that are open, or being opened.
+    open: usize,
+    running: HashMap<Ticket, Running>,
+    /// Reads that wait for room.
+    waiting: VecDeque<(Ticket, FileJob)>,
+    /// Bytes that are being read, or in answers that wait to leave.
+    held_bytes: usize,
+    /// Answers with many bytes.
+    answers: VecDeque<(RequestId, Reply)>,
+    /// As much output goes before the next of them.
+    owed_bytes: usize,
+    last_watch: Option<u64>,
+    watch: Option<Watch>,
+}
+
+/// An id of a handle that is in use.
+#[derive(Debug, Default)]
+struct Handle {
+    file: Option<FileKey>,
+    /// Whether something is being done on it.
+    busy: bool,
+    queue: VecDeque<(Call, FileRequest)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    call: Call,
+    method: &'static str,
+    /// The bytes that are set aside for it.
+    reserved: usize,
+    handle: Option<String>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    id: u64,
+    state: WatchState,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum WatchState {
+    Asking(Ticket),
+    Watching,
+    /// The client is to be told.
+    Changed,
+}
+
+impl Files {
+    pub(super) fn has_answer(&self) -> bool {
+        !self.answers.is_empty() || self.watch.as_ref().is_some_and(|watch| watch.state == WatchState::Changed)
+    }
+
+    /// Whether a large answer may leave before output.
+    pub(super) const fn is_owed(&self) -> bool {
+        self.owed_bytes > 0
+    }
+
+    /// Output of this many bytes has left.
+    pub(super) const fn note_output(&mut self, bytes: usize) {
+        self.owed_bytes = self.owed_bytes.saturating_sub(bytes);
+    }
+
+    /// The notification that a watch has ended, once.
+    pub(super) fn take_changed(&mut self) -> Option<Bytes> {
+        let watch = self.watch.take_if(|watch| watch.state == WatchState::Changed)?;
+        Some(codec::encode_notification::<method::MissingChanged>(&MissingChangedParams { watch_id: watch.id }))
+    }
+}
+
+impl Peer {
+    pub(super) fn file(&mut self, call: Call, request: FileRequest) {
+        if request.sandbox().is_some() {
+            return self.refuse_file(call, request.method(), &SandboxError::Unsupported.into());
+        }
+        let method = request.method();
+        let job = match request {
+            FileRequest::Open(_) | FileRequest::ReadBlock(_) | FileRequest::WriteBlock(_) | FileRequest::Close(_) => {
+                return self.on_handle(call, request);
+            }
+            FileRequest::WatchMissing(params) => return self.watch_missing(call, params),
+            FileRequest::ReadFile(params) => {
+                let largest = self.config.max_read_file_bytes;
+                let asked = params.longarm.and_then(|extension| extension.max_bytes).filter(|_| self.features().fs);
+                let options = ReadOptions::new()
+                    .symlinks(symlinks(params.follow_symlinks))
+                    .max_bytes(asked.map_or(largest, |asked| asked.min(largest)));
+                FileJob::Read { path: params.path, options }
+            }
+            FileRequest::WriteFile(params) => match params.data_base64.0 {
+                Ok(Base64(data)) => {
+                    let fsync = params.longarm.is_some_and(|extension| extension.fsync) && self.features().fs;
+                    let options = WriteOptions::new().symlinks(symlinks(params.follow_symlinks)).fsync(fsync);
+                    FileJob::Write { path: params.path, data, options }
+                }
+                Err(fault) => {
+                    let text = format!("fs/writeFile requires valid base64 dataBase64: {fault}");
+                    return self.answer(call, Reply::Fault(Fault::invalid_request(text)));
+                }
+            },
+            FileRequest::Canonicalize(params) => FileJob::Canonicalize { path: params.path },
+            FileRequest::CreateDirectory(params) => FileJob::CreateDirectory {
+                path: params.path,
+                options: CreateDirectoryOptions::new()
+                    .recursive(params.recursive.unwrap_or(true))
+                    .symlinks(symlinks(params.follow_symlinks)),
+            },
+            FileRequest::GetMetadata(params) => {
+                FileJob::Metadata { path: params.path, symlinks: symlinks(params.follow_symlinks) }
+            }
+            FileRequest::ReadDirectory(params) => FileJob::ReadDirectory { path: params.path },
+            FileRequest::Walk(params) => FileJob::Walk { path: params.path, options: params.options.into() },
+            FileRequest::Remove(params) => {
+                let recursive = params.recursive.unwrap_or(true);
+                if recursive && params.follow_symlinks == Some(false) && !self.features().fs {
+                    // The reference cannot, and its clients know no better.
+                    return self.answer(call, Reply::Fault(Fault::internal(NO_FOLLOW_REMOVAL)));
+                }
+                let options = RemoveOptions::new()
+                    .recursive(recursive)
+                    .force(params.force.unwrap_or(true))
+                    .symlinks(symlinks(params.follow_symlinks));
+                FileJob::Remove { path: params.path, options }
+            }
+            FileRequest::Copy(params) => FileJob::Copy {
+                source: params.source_path,
+                destination: params.destination_path,
+                options: CopyOptions::new().recursive(params.recursive),
+            },
+            FileRequest::PrivateDirectory => FileJob::PrivateDirectory,
+        };
+        self.run_file(call, method, None, job);
+    }
+
+    fn refuse_file(&mut self, call: Call, method: &str, error: &FsError) {
+        let detailed = self.features().fs;
+        self.answer(call, Reply::Fault(fs_error::to_rpc(error, method, detailed).into()));
+    }
+
+    fn run_file(&mut self, call: Call, method: &'static str, handle: Option<String>, job: FileJob) -> Option<Ticket> {
+        let ticket = Ticket(self.next_ticket());
+        let reserved = self.reservation(&job);
+        let files = &mut self.connection.as_mut()?.files;
+        files.running.insert(ticket, Running { call, method, reserved, handle });
+        files.waiting.push_back((ticket, job));
+        self.admit_files();
+        Some(ticket)
+    }
+
+    /// What a job may bring. Its true size is known when it has ended.
+    fn reservation(&self, job: &FileJob) -> usize {
+        match job {
+            FileJob::ReadBlock { length, .. } => *length,
+            FileJob::Read { .. } => self.config.max_file_bytes_in_flight / 4,
+            FileJob::ReadDirectory { .. } | FileJob::Walk { .. } => MAX_BLOCK_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Begins what has room. Only what reads waits.
+    fn admit_files(&mut self) {
+        let limit = self.config.max_file_bytes_in_flight;
+        let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
+        let mut full = false;
+        let mut index = 0;
+        while let Some((ticket, _)) = files.waiting.get(index) {
+            let reserved = files.running.get(ticket).map_or(0, |running| running.reserved);
+            let fits = files.held_bytes == 0 || files.held_bytes.saturating_add(reserved) <= limit;
+            if reserved > 0 && (full || !fits) {
+                // Nothing that reads goes before it, so that it gets its turn.
+                full = true;
+                index += 1;
+                continue;
+            }
+            files.held_bytes += reserved;
+            if let Some((ticket, job)) = files.waiting.remove(index) {
+                self.actions.push_back(Action::File { ticket, job });
+            }
+        }
+    }
+
+    fn on_handle(&mut self, call: Call, request: FileRequest) {
+        let method = request.method();
+        let (id, refusal) = match &request {
+            FileRequest::Open(params) => {
+                let too_long = params.handle_id.len() > MAX_HANDLE_ID_BYTES;
+                let refusal = too_long.then(|| {
+                    InvalidFsRequest::Other(format!("file handle ID must not exceed {MAX_HANDLE_ID_BYTES} bytes"))
+                });
+                (&params.handle_id, refusal)
+            }
+            FileRequest::ReadBlock(params) => (&params.handle_id, block_length(params.len)),
+            FileRequest::WriteBlock(params) => {
+                let length = params.chunk.0.len();
+                let range = params.offset.checked_add(length as u64).is_none_or(|end| i64::try_from(end).is_err());
+                let range = range.then_some(InvalidFsRequest::BlockRange { offset: params.offset, length });
+                (&params.handle_id, block_length(length as u64).or(range))
+            }
+            FileRequest::Close(params) => (&params.handle_id, None),
+            _ => return debug_assert!(false, "{method} names no handle"),
+        };
+        if let Some(refusal) = refusal {
+            return self.refuse_file(call, method, &refusal.into());
+        }
+        let id = id.clone();
+        if let Some(connection) = &mut self.connection {
+            connection.files.handles.entry(id.clone()).or_default().queue.push_back((call, request));
+            self.pump_handle(&id);
+        }
+    }
+
+    /// Carries out what waits for a handle, one after another.
+    fn pump_handle(&mut self, id: &str) {
+        loop {
+            let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
+            let Some(handle) = files.handles.get_mut(id) else { return };
+            if handle.busy {
+                return;
+            }
+            let Some((call, request)) = handle.queue.pop_front() else {
+                if handle.file.is_none() {
+                    files.handles.remove(id);
+                }
+                return;
+            };
+            self.do_on_handle(id, call, request);
+        }
+    }
+
+    fn do_on_handle(&mut self, id: &str, call: Call, request: FileRequest) {
+        let method = request.method();
+        let extended = self.features().fs;
+        let limit = self.config.max_file_handles;
+        let new_key = FileKey(self.next_ticket());
+        let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
+        let Some(handle) = files.handles.get_mut(id) else { return };
+        let unknown = || FsError::UnknownHandle { handle: id.into() };
+        let job = match (request, handle.file) {
+            (FileRequest::Open(_), Some(_)) => Err(FsError::HandleExists { handle: id.into() }),
+            (FileRequest::Open(_), None) if files.open >= limit => Err(FsError::TooManyHandles { limit }),
+            (FileRequest::Open(params), None) => {
+                files.open += 1;
+                let keep = extended && params.longarm.is_some_and(|extension| extension.keep_content);
+                let mode = match params.mode {
+                    fs::OpenMode::Read => OpenMode::Read,
+                    fs::OpenMode::Replace if keep => OpenMode::Update,
+                    fs::OpenMode::Replace => OpenMode::Replace,
+                };
+                Ok(FileJob::Open { file: new_key, path: params.path, mode })
+            }
+            (FileRequest::ReadBlock(params), Some(file)) => {
+                // Its range was checked.
+                let length = usize::try_from(params.len).unwrap_or(MAX_BLOCK_BYTES);
+                Ok(FileJob::ReadBlock { file, offset: params.offset, length })
+            }
+            (FileRequest::WriteBlock(params), Some(file)) => {
+                Ok(FileJob::WriteBlock { file, offset: params.offset, data: params.chunk.into() })
+            }
+            (FileRequest::Close(_), Some(file)) => {
+                handle.file = None;
+                files.open -= 1;
+                Ok(FileJob::Close { file })
+            }
+            (FileRequest::Close(_), None) => return self.answer(call, Reply::Empty),
+            _ => Err(unknown()),
+        };
+        match job {
+            Ok(job) => {
+                handle.busy = true;
+                self.run_file(call, method, Some(id.into()), job);
+            }
+            Err(error) => self.refuse_file(call, method, &error),
+        }
+    }
+
+    /// What was asked of the place's files has ended.
+    pub(super) fn file_done(&mut self, ticket: Ticket, result: Result<FileResult, FsError>) {
+        let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
+        let Some(Running { call, method, reserved, handle }) = files.running.remove(&ticket) else { return };
+        if let Some(id) = &handle
+            && let Some(handle) = files.handles.get_mut(id)
+        {
+            handle.busy = false;
+            match &result {
+                Ok(FileResult::Opened(file)) => handle.file = Some(*file),
+                Err(_) if method == method::OpenFile::NAME => files.open -= 1,
+                Err(error) if method == method::ReadBlock::NAME && !matches!(error, FsError::InvalidRequest(_)) => {
+                    if let Some(file) = handle.file.take() {
+                        files.open -= 1;
+                        self.actions.push_back(Action::ForgetFile { file });
+                    }
+                }
+                _ => {}
+            }
+        }
+        if method == method::WatchMissing::NAME {
+            let watching = matches!(result, Ok(FileResult::Watching(true)));
+            files.watch_answered(ticket, watching);
+            self.answer(call, Reply::Watching(watching));
+            return;
+        }
+        let reply = self.file_reply(result, method, handle.as_deref());
+        let bytes = reply.held_bytes();
+        let bulky = bytes > SMALL_ANSWER_BYTES;
+        if let Some(connection) = &mut self.connection {
+            let files = &mut connection.files;
+            files.held_bytes -= reserved;
+            if bulky {
+                files.held_bytes += bytes;
+                connection.calls -= 1;
+                connection.call_bytes -= call.bytes;
+                files.answers.push_back((call.id, reply));
+            } else {
+                self.answer(call, reply);
+            }
+        }
+        if let Some(id) = handle {
+            self.pump_handle(&id);
+        }
+        self.admit_files();
+    }
+
+    fn file_reply(&self, result: Result<FileResult, FsError>, method: &str, handle: Option<&str>) -> Reply {
+        let detailed = self.features().fs;
+        match result {
+            Ok(FileResult::Done) => Reply::Empty,
+            Ok(FileResult::Bytes(bytes)) => Reply::File(bytes),
+            Ok(FileResult::Block(block)) => Reply::Block(block),
+            Ok(FileResult::Opened(_)) => Reply::Opened(handle.unwrap_or_default().into()),
+            Ok(FileResult::Path(path)) => Reply::Path(path),
+            Ok(FileResult::Metadata(metadata)) => Reply::Metadata(metadata.into()),
+            Ok(FileResult::Entries(entries)) => Reply::Directory(fs::ReadDirectoryResult {
+                entries: entries.into_iter().map(|entry| fs::DirectoryEntry::of(entry, detailed)).collect(),
+            }),
+            Ok(FileResult::Walk(walk)) => Reply::Walk(fs::WalkResult::of(walk, detailed)),
+            Ok(FileResult::Watching(watching)) => Reply::Watching(watching),
+            Err(error) => Reply::Fault(fs_error::to_rpc(&error, method, detailed).into()),
+        }
+    }
+
+    /// The next answer with many bytes.
+    pub(super) fn next_file_answer(&mut self) -> Option<Bytes> {
+        let files = &mut self.connection.as_mut()?.files;
+        let (id, reply) = files.answers.pop_front()?;
+        files.held_bytes -= reply.held_bytes();
+        let message = reply.encode(&id);
+        files.owed_bytes = message.len();
+        self.admit_files();
+        Some(message)
+    }
+
+    fn watch_missing(&mut self, call: Call, params: WatchMissingParams) {
+        let WatchMissingParams { watch_id, missing, present, .. } = params;
+        let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
+        let rises = files.last_watch.is_none_or(|last| watch_id > last);
+        if rises {
+            files.last_watch = Some(watch_id);
+        }
+        // Whatever the answer is, the former watch ends; if it is still being set up, its own answer is no.
+        if let Some(Watch { state: WatchState::Asking(ticket), .. }) = files.watch.take()
+            && let Some(former) = files.running.remove(&ticket)
+        {
+            self.answer(former.call, Reply::Watching(false));
+        }
+        if !rises || missing.is_empty() || missing.len() > MAX_WATCHED_PATHS {
+            self.actions.push_back(Action::Unwatch);
+            return self.answer(call, Reply::Watching(false));
+        }
+        let job = FileJob::Watch { watch: watch_id, missing, present };
+        let ticket = self.run_file(call, method::WatchMissing::NAME, None, job);
+        if let Some(connection) = &mut self.connection
+            && let Some(ticket) = ticket
+        {
+            connection.files.watch = Some(Watch { id: watch_id, state: WatchState::Asking(ticket) });
+        }
+    }
+
+    /// The paths of a watch may exist now.
+    pub(super) fn missing_changed(&mut self, watch_id: u64) {
+        let Some(connection) = &mut self.connection else { return };
+        if let Some(watch) = &mut connection.files.watch
+            && watch.id == watch_id
+            && watch.state == WatchState::Watching
+        {
+            watch.state = WatchState::Changed;
+        }
+    }
+}
+
+impl Files {
+    fn watch_answered(&mut self, ticket: Ticket, watching: bool) {
+        let Some(watch) = self.watch.take_if(|watch| watch.state == WatchState::Asking(ticket)) else { return };
+        if watching {
+            self.watch = Some(Watch { state: WatchState::Watching, ..watch });
+        }
+    }
+}
+
+fn block_length(length: u64) -> Option<InvalidFsRequest> {
+    let max = MAX_BLOCK_BYTES;
+    let good = (1..=max as u64).contains(&length);
+    (!good).then(|| InvalidFsRequest::BlockLength { length: usize::try_from(length).unwrap_or(usize::MAX), max })
+}
+
+/// Larger answers take turns with output.
+const SMALL_ANSWER_BYTES: usize = 64 << 10;
+
+const NO_FOLLOW_REMOVAL: &str = "recursive no-follow removal is unsupported";
