@@ -21,6 +21,7 @@ mod error;
 pub mod local;
 mod none;
 mod options;
+pub(crate) mod remote;
 mod stream;
 mod walk;
 mod watch;

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Reply;
 use super::events::{EventSink, Events};
+use super::watches::Watches;
 use crate::core::session::{Answer, Failure, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 
@@ -47,6 +48,8 @@ pub(super) struct Link {
     /// Why the connection ended; set before the task stops taking commands.
     reason: Arc<OnceLock<Arc<str>>>,
     next_route: AtomicU64,
+    /// Who waits for missing paths.
+    pub(super) watches: Arc<Watches>,
 }
 
 impl Link {
@@ -54,8 +57,9 @@ impl Link {
         commands: mpsc::UnboundedSender<Command>,
         ended: watch::Receiver<bool>,
         reason: Arc<OnceLock<Arc<str>>>,
+        watches: Arc<Watches>,
     ) -> Arc<Self> {
-        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1) })
+        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1), watches })
     }
 
     /// A fresh name for a process, and the receiving end of its events.

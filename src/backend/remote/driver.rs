@@ -14,6 +14,7 @@ use tokio::time::Sleep;
 
 use super::command::{Command, Link};
 use super::events::EventSink;
+use super::watches::Watches;
 use super::{Facts, Handshake, Reply};
 use crate::config::ClientConfig;
 use crate::core::keepalive::{Keepalive, Verdict};
@@ -33,6 +34,7 @@ pub(super) fn start(
     let (handshake_sender, handshake) = watch::channel(Handshake::Pending);
     let (ended_sender, ended) = watch::channel(false);
     let reason = Arc::new(OnceLock::new());
+    let watches = Arc::new(Watches::default());
     let now = time::now();
     let (outgoing, incoming) = transport.split();
     let driver = Driver {
@@ -44,6 +46,7 @@ pub(super) fn start(
         handshake: handshake_sender,
         ended: ended_sender,
         reason: Arc::clone(&reason),
+        watches: Arc::clone(&watches),
         replies: HashMap::new(),
         sinks: HashMap::new(),
         last_token: 0,
@@ -52,7 +55,7 @@ pub(super) fn start(
         end: None,
     };
     tokio::spawn(driver.run());
-    (Link::new(command_sender, ended, reason), handshake)
+    (Link::new(command_sender, ended, reason, watches), handshake)
 }
 
 struct Driver {
@@ -64,6 +67,7 @@ struct Driver {
     handshake: watch::Sender<Handshake>,
     ended: watch::Sender<bool>,
     reason: Arc<OnceLock<Arc<str>>>,
+    watches: Arc<Watches>,
     replies: HashMap<Token, Reply>,
     sinks: HashMap<RouteKey, EventSink>,
     last_token: u64,
@@ -254,6 +258,7 @@ impl Driver {
                         sink.send(Err(error));
                     }
                 }
+                SessionEvent::MissingChanged { watch_id } => self.watches.changed(watch_id),
                 SessionEvent::End { reason, ending } => self.end = Some((reason, ending)),
             }
         }
@@ -272,6 +277,7 @@ impl Driver {
         }
         self.replies.clear();
         self.sinks.clear();
+        self.watches.end();
         self.handshake.send_if_modified(|handshake| {
             let pending = matches!(handshake, Handshake::Pending);
             if pending {

@@ -28,23 +28,28 @@
 //! Every call and every event stream ends in [`Disconnected`]. The session's processes are
 //! kept by the peer for a while; [`Remote::resume`] over a new transport and [`Remote::attach`] pick them up.
 
+mod ask;
 mod command;
 mod driver;
 mod events;
 mod failure;
 mod process;
+pub(crate) mod watches;
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
+pub(crate) use self::ask::result_of;
 use self::command::{Command, Link};
 use self::process::{AbandonOnDrop, RemoteProcess};
 use crate::backend::{ExecBackend, Features, Spawned};
 use crate::config::ClientConfig;
 use crate::core::session::{Answer, Failure, Mode, Op, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
+use crate::fs::FileSystem;
+use crate::fs::remote::RemoteFileSystem;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 use crate::transport::Transport;
@@ -259,6 +264,10 @@ impl ExecBackend for Remote {
             Handshake::Done(facts) => facts.features,
             Handshake::Pending | Handshake::Failed(_) => Features::default(),
         }
+    }
+
+    fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        Some(Arc::new(RemoteFileSystem::new(self.clone())))
     }
 
     async fn close(&self) {

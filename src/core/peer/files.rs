@@ -85,6 +85,11 @@ enum WatchState {
 }
 
 impl Files {
+    /// Whether the driver may hold something for it.
+    pub(super) fn is_used(&self) -> bool {
+        !self.handles.is_empty() || !self.running.is_empty() || self.watch.is_some()
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         !self.answers.is_empty() || self.watch.as_ref().is_some_and(|watch| watch.state == WatchState::Changed)
     }
@@ -338,7 +343,7 @@ impl Peer {
             return;
         }
         let reply = self.file_reply(result, method, handle.as_deref());
-        let bytes = reply.held_bytes();
+        let bytes = reply.content_bytes();
         let bulky = bytes > SMALL_ANSWER_BYTES;
         if let Some(connection) = &mut self.connection {
             let files = &mut connection.files;
@@ -380,7 +385,7 @@ impl Peer {
     pub(super) fn next_file_answer(&mut self) -> Option<Bytes> {
         let files = &mut self.connection.as_mut()?.files;
         let (id, reply) = files.answers.pop_front()?;
-        files.held_bytes -= reply.held_bytes();
+        files.held_bytes -= reply.content_bytes();
         let message = reply.encode(&id);
         files.owed_bytes = message.len();
         self.admit_files();

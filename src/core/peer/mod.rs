@@ -208,9 +208,11 @@ impl Peer {
 
     /// The connection is gone. Its calls end without an answer. Returns when the session is over if nobody comes back.
     pub(crate) fn handle_disconnect(&mut self, now: Instant) -> Option<Instant> {
-        self.connection.take()?;
+        let connection = self.connection.take()?;
         self.expires_at = Some(after(now, self.config.session_ttl));
-        self.actions.push_back(Action::ForgetFiles);
+        if connection.files.is_used() {
+            self.actions.push_back(Action::ForgetFiles);
+        }
         self.round.clear();
         for key in self.processes.keys() {
             let Some(process) = self.processes.get_mut(key) else { continue };

@@ -46,31 +46,33 @@ pub(super) enum Reply {
 impl Reply {
     /// About how many bytes it holds while it waits.
     pub(super) fn held_bytes(&self) -> usize {
-        const FIXED: usize = 256;
+        FIXED + self.content_bytes()
+    }
+
+    /// The same, without what every answer holds.
+    pub(super) fn content_bytes(&self) -> usize {
         const ENTRY: usize = 64;
-        FIXED
-            + match self {
-                Self::Read(result) => result.chunks.iter().map(|chunk| chunk.chunk.0.len() + FIXED).sum(),
-                Self::List(list) => list.processes.iter().map(|listed| listed.process_id.as_str().len() + FIXED).sum(),
-                Self::Initialize(_) | Self::Info(_) => 4 * FIXED,
-                Self::Start(result) => result.process_id.as_str().len(),
-                Self::Fault(fault) => fault.held_bytes(),
-                Self::Config(_) => 4 * FIXED,
-                Self::File(bytes) => bytes.len(),
-                Self::Block(block) => block.bytes.len(),
-                Self::Path(path) => path.as_str().len(),
-                Self::Directory(list) => list.entries.iter().map(|entry| entry.file_name.len() + ENTRY).sum(),
-                Self::Walk(walk) => {
-                    let entries = walk.entries.iter().map(|entry| entry.path.as_str().len() + ENTRY);
-                    let errors =
-                        walk.errors.iter().map(|error| error.path.as_str().len() + error.message.len() + ENTRY);
-                    let skipped = walk.longarm.iter().flat_map(|extension| &extension.skipped);
-                    let skipped = skipped.map(|skipped| skipped.path.as_str().len() + ENTRY);
-                    entries.chain(errors).chain(skipped).sum()
-                }
-                Self::Opened(_) | Self::Metadata(_) | Self::Watching(_) => 0,
-                Self::Status | Self::Write(_) | Self::CloseStdin(_) | Self::Terminate { .. } | Self::Empty => 0,
+        match self {
+            Self::Read(result) => result.chunks.iter().map(|chunk| chunk.chunk.0.len() + FIXED).sum(),
+            Self::List(list) => list.processes.iter().map(|listed| listed.process_id.as_str().len() + FIXED).sum(),
+            Self::Initialize(_) | Self::Info(_) => 4 * FIXED,
+            Self::Start(result) => result.process_id.as_str().len(),
+            Self::Fault(fault) => fault.held_bytes(),
+            Self::Config(_) => 4 * FIXED,
+            Self::File(bytes) => bytes.len(),
+            Self::Block(block) => block.bytes.len(),
+            Self::Path(path) => path.as_str().len(),
+            Self::Directory(list) => list.entries.iter().map(|entry| entry.file_name.len() + ENTRY).sum(),
+            Self::Walk(walk) => {
+                let entries = walk.entries.iter().map(|entry| entry.path.as_str().len() + ENTRY);
+                let errors = walk.errors.iter().map(|error| error.path.as_str().len() + error.message.len() + ENTRY);
+                let skipped = walk.longarm.iter().flat_map(|extension| &extension.skipped);
+                let skipped = skipped.map(|skipped| skipped.path.as_str().len() + ENTRY);
+                entries.chain(errors).chain(skipped).sum()
             }
+            Self::Opened(_) | Self::Metadata(_) | Self::Watching(_) => 0,
+            Self::Status | Self::Write(_) | Self::CloseStdin(_) | Self::Terminate { .. } | Self::Empty => 0,
+        }
     }
 
     pub(super) fn encode(&self, id: &RequestId) -> Bytes {
@@ -98,6 +100,9 @@ impl Reply {
         }
     }
 }
+
+/// About what every answer holds.
+const FIXED: usize = 256;
 
 /// The answer to a read.
 pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool) -> Reply {

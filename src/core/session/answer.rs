@@ -42,6 +42,10 @@ impl Session {
                     .map(|list| Answer::List(list.processes.into_iter().map(listed).collect()));
                 self.answer(token, result);
             }
+            Call::Ask(token) => {
+                let result = answer.map(|payload| Answer::Json(payload.as_json().into())).map_err(Failure::from);
+                self.answer(token, result);
+            }
             Call::Status(token) => {
                 let result = decoded::<environment::StatusResult>(Status::NAME, answer).map(|_| Answer::Done);
                 self.answer(token, result);

@@ -180,7 +180,11 @@ impl Session {
         let mut tokens = Vec::new();
         for (call, sent) in self.calls.drain() {
             match call {
-                Call::Start { token, .. } | Call::Act { token, .. } | Call::List(token) | Call::Status(token) => {
+                Call::Start { token, .. }
+                | Call::Act { token, .. }
+                | Call::List(token)
+                | Call::Status(token)
+                | Call::Ask(token) => {
                     tokens.push((token, sent));
                 }
                 Call::Stop { token, .. } => tokens.extend(token.map(|token| (token, sent))),
@@ -188,7 +192,8 @@ impl Session {
             }
         }
         tokens.extend(self.held.drain(..).map(|held| (held.token, Sent::NotSent)));
-        tokens.extend(self.cleanups.drain(..).filter_map(|cleanup| cleanup.token).map(|token| (token, Sent::NotSent)));
+        tokens
+            .extend(self.cleanups.drain(..).filter_map(|cleanup| cleanup.token()).map(|token| (token, Sent::NotSent)));
         if let Some(Facts { info: Info::Asked(waiting), .. }) = &mut self.facts {
             tokens.extend(waiting.drain(..).map(|token| (token, Sent::Unknown)));
         }

@@ -13,6 +13,7 @@ use crate::status::LimitExceeded;
 use crate::time::Instant;
 use crate::wire::ErrorCode;
 use crate::wire::codec::Payload;
+use crate::wire::fs::MissingChangedParams;
 use crate::wire::method::{self, Method, Notification, Read};
 use crate::wire::process::{ClosedParams, ExitedParams, OutputParams, ReadResult, TerminateParams};
 
@@ -35,6 +36,9 @@ impl Session {
                     let closed = closed_event(&params);
                     self.with_inbox(now, route, |inbox, out| inbox.closed(now, closed, out));
                 }
+            }),
+            method::MissingChanged::NAME => params.decode::<MissingChangedParams>().map(|params| {
+                self.events.push_back(SessionEvent::MissingChanged { watch_id: params.watch_id });
             }),
             // A newer peer may have more to tell.
             _ => Ok(()),
@@ -86,7 +90,7 @@ impl Session {
         route.stopping = true;
         let process_id = route.process_id.clone();
         let params = TerminateParams { process_id, longarm: None };
-        self.cleanups.push_back(Cleanup { route: key, token: None, params });
+        self.cleanups.push_back(Cleanup::Stop { route: key, token: None, params });
     }
 
     /// Nobody waits for the start any more: it is taken back, or the process is ended.

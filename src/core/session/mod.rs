@@ -57,7 +57,7 @@ use crate::wire::method::{Ack, Method, Read, Terminate};
 use crate::wire::process::{ReadParams, TerminateParams};
 use crate::wire::{ErrorCode, RequestId};
 
-pub(crate) use self::op::{Answer, Consumption, Failure, Mode, Op, RouteKey, Started, Token};
+pub(crate) use self::op::{Answer, Ask, Consumption, Failure, Mode, Op, RouteKey, Started, Token};
 pub use self::op::{ListedProcess, ProcessState};
 
 /// The state machine.
@@ -79,7 +79,7 @@ pub(crate) struct Session {
     /// Processes that want a read, in turn.
     read_ready: VecDeque<RouteKey>,
     reads: usize,
-    /// Stops that wait for a place.
+    /// Stops, and other calls that clean up, that wait for a place.
     cleanups: VecDeque<Cleanup>,
     cleanup_waits_since: Option<Instant>,
     /// Processes with something to acknowledge, and when that is due.
@@ -128,6 +128,7 @@ enum Call {
     List(Token),
     Status(Token),
     Info,
+    Ask(Token),
 }
 
 #[derive(Debug)]
@@ -138,10 +139,18 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct Cleanup {
-    route: RouteKey,
-    token: Option<Token>,
-    params: TerminateParams,
+enum Cleanup {
+    Stop { route: RouteKey, token: Option<Token>, params: TerminateParams },
+    Ask { token: Token, ask: Box<Ask> },
+}
+
+impl Cleanup {
+    const fn token(&self) -> Option<Token> {
+        match self {
+            Self::Stop { token, .. } => *token,
+            Self::Ask { token, .. } => Some(*token),
+        }
+    }
 }
 
 /// What the session tells its driver.
@@ -157,6 +166,8 @@ pub(crate) enum SessionEvent {
     Event { route: RouteKey, event: Event },
     /// The last thing that the reader of a process hears.
     Failed { route: RouteKey, error: WaitError },
+    /// The paths of a watch may exist now.
+    MissingChanged { watch_id: u64 },
     /// The connection is to be closed, or is gone. Nothing follows.
     End { reason: Arc<str>, ending: Ending },
 }
@@ -221,10 +232,18 @@ impl Session {
             }
             return;
         }
+        let mut settled = None;
+        if let Some(hot::FileBytes { id, bytes, eof }) = hot::decode_file_bytes(message, &self.config.messages) {
+            match self.settle(&id) {
+                Some(Call::Ask(token)) => return self.answer(token, Ok(Answer::FileBytes { bytes, eof })),
+                Some(other) => settled = Some(other),
+                None => return,
+            }
+        }
         match codec::decode(message, &self.config.messages) {
             Ok(Message::Notification { method, params }) => self.handle_notification(now, &method, params),
             Ok(Message::Response { id, result }) => {
-                if let Some(call) = self.settle(&id) {
+                if let Some(call) = settled.or_else(|| self.settle(&id)) {
                     self.handle_answer(now, call, Ok(result));
                 }
             }
@@ -364,6 +383,11 @@ impl Session {
         self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
     }
 
+    fn send_ask(&mut self, call: i64, ask: Ask) {
+        let bytes = (ask.encode)(&RequestId::Number(call));
+        self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
+    }
+
     /// Makes messages of what waits for a place or for its time.
     fn refill(&mut self, now: Instant) {
         if !self.may_send() {
@@ -386,10 +410,19 @@ impl Session {
 
     fn send_cleanups(&mut self, now: Instant) {
         while self.calls.admits(Class::Cleanup) {
-            let Some(Cleanup { route, token, params }) = self.cleanups.pop_front() else { break };
+            let Some(cleanup) = self.cleanups.pop_front() else { break };
             self.cleanup_waits_since = None;
-            if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Stop { route, token }) {
-                self.send::<Terminate>(call, &params);
+            match cleanup {
+                Cleanup::Stop { route, token, params } => {
+                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Stop { route, token }) {
+                        self.send::<Terminate>(call, &params);
+                    }
+                }
+                Cleanup::Ask { token, ask } => {
+                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Ask(token)) {
+                        self.send_ask(call, *ask);
+                    }
+                }
             }
         }
         if self.cleanups.is_empty() {

@@ -1,11 +1,14 @@
 //! What an application asks of a session, and what it gets.
 
-use bytes::Bytes;
+use std::fmt;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use crate::error::{Busy, Disconnected, InvalidRequest, PeerMisbehaved, RpcError, SpawnError, Unsupported};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+use crate::wire::RequestId;
 
 /// Names one process on this connection, for as long as the connection lives. Unlike a process id, it is never used
 /// twice, so what is meant for an ended process cannot reach a later one of the same id.
@@ -57,6 +60,23 @@ pub(crate) enum Op {
     List,
     Info,
     Status,
+    /// Makes a call that concerns no process.
+    Ask(Box<Ask>),
+}
+
+/// A call of any method, whose result is for the caller to read.
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    /// Whether it frees something at the peer, and so has a place also when all others are taken.
+    pub(crate) cleanup: bool,
+    /// Makes the message. It is called when there is a place.
+    pub(crate) encode: Box<dyn FnOnce(&RequestId) -> Bytes + Send>,
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("method", &self.method).field("cleanup", &self.cleanup).finish_non_exhaustive()
+    }
 }
 
 /// What a call yields.
@@ -67,6 +87,13 @@ pub(crate) enum Answer {
     Running(bool),
     List(Vec<ListedProcess>),
     Info(Box<EnvironmentInfo>),
+    /// The result of an [`Op::Ask`], as JSON text.
+    Json(Box<str>),
+    /// The same, of a call for bytes of a file: the bytes, and for a block whether the file ends.
+    FileBytes {
+        bytes: Bytes,
+        eof: Option<bool>,
+    },
 }
 
 impl Answer {
@@ -78,6 +105,8 @@ impl Answer {
             Self::Running(_) => "a stop",
             Self::List(_) => "a list",
             Self::Info(_) => "facts",
+            Self::Json(_) => "a result",
+            Self::FileBytes { .. } => "bytes of a file",
         }
     }
 }

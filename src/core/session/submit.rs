@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::handshake::{Facts, Info};
 use super::input::Piece;
-use super::op::{Answer, Failure, Mode, Op, RouteKey, Token};
+use super::op::{Answer, Ask, Failure, Mode, Op, RouteKey, Token};
 use super::route::{Kind, Outgoing, Route, Start};
 use super::start::{self, check_size, millis, names, require};
 use super::{Call, Cleanup, Held, Session, State};
@@ -39,7 +39,7 @@ impl Session {
             State::Handshaking { .. } | State::Open => return None,
             State::Ended { reason } => reason.clone(),
             State::Closing { .. } => match op {
-                Op::Start { .. } | Op::Attach { .. } | Op::List | Op::Info | Op::Status => {
+                Op::Start { .. } | Op::Attach { .. } | Op::List | Op::Info | Op::Status | Op::Ask(_) => {
                     return Some(Failure::Closed);
                 }
                 _ => "the environment is closed".into(),
@@ -84,7 +84,7 @@ impl Session {
                 Op::Signal { signal } => *signal != Signal::Interrupt,
                 Op::Terminate { grace, descendants } => !grace.is_zero() || *descendants,
                 Op::CloseStdin | Op::Resize { .. } | Op::List | Op::Info => true,
-                Op::Attach { .. } | Op::Write { .. } | Op::Status => false,
+                Op::Attach { .. } | Op::Write { .. } | Op::Status | Op::Ask(_) => false,
             },
             State::Open => match (op, &self.facts) {
                 (Op::Start { request }, Some(Facts { info: Info::Asked(_) | Info::Unasked, .. })) => {
@@ -113,7 +113,13 @@ impl Session {
 
     /// Makes a call for which all is known.
     pub(super) fn dispatch(&mut self, now: Instant, token: Token, key: RouteKey, op: Op) {
+        let op = match op {
+            Op::Ask(ask) => return self.ask(token, ask),
+            op => op,
+        };
         let result = match &op {
+            // It is dispatched above.
+            Op::Ask(_) => Ok(()),
             Op::Start { request } => self.start(token, key, request),
             Op::Attach { .. } => {
                 self.update(now, key);
@@ -264,12 +270,23 @@ impl Session {
         // The plain wire has no polite stop.
         let wanted = extended && (grace_ms > 0 || descendants);
         let longarm = wanted.then_some(TerminateExtension { grace_ms, descendants });
-        self.cleanups.push_back(Cleanup {
+        self.cleanups.push_back(Cleanup::Stop {
             route: key,
             token: Some(token),
             params: TerminateParams { process_id, longarm },
         });
         Ok(())
+    }
+
+    fn ask(&mut self, token: Token, ask: Box<Ask>) {
+        if ask.cleanup {
+            // There are no more of them than there is to clean up, which the peer bounds.
+            return self.cleanups.push_back(Cleanup::Ask { token, ask });
+        }
+        match self.calls.admit(Class::Regular, Call::Ask(token)) {
+            Ok(call) => self.send_ask(call, *ask),
+            Err(busy) => self.answer(token, Err(busy.into())),
+        }
     }
 
     fn list(&mut self, token: Token) -> Result<(), Failure> {

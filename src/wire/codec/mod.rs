@@ -101,6 +101,11 @@ impl<'a> Message<'a> {
 pub struct Payload<'a>(&'a str);
 
 impl<'a> Payload<'a> {
+    /// The payload of this JSON text, which was a part of a decoded message.
+    pub(crate) const fn of_json(json: &'a str) -> Self {
+        Self(json)
+    }
+
     /// Reads it as a value of type `T`.
     ///
     /// # Errors

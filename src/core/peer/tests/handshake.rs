@@ -5,7 +5,7 @@ use crate::config::MessageLimits;
 use crate::core::peer::lobby::{Step, handle_message};
 
 fn in_lobby(text: &str) -> Step {
-    handle_message(&Bytes::copy_from_slice(text.as_bytes()), &MessageLimits::default())
+    handle_message(&Bytes::copy_from_slice(text.as_bytes()), &MessageLimits::default(), true)
 }
 
 fn lobby_error(text: &str) -> (i64, String) {
@@ -301,14 +301,20 @@ fn extensions_are_there_only_for_those_who_agreed() {
 
 #[test]
 fn what_the_server_offers_is_what_it_and_its_backend_have() {
-    let offered = |backend| {
+    let offered = |backend, files| {
         let now = crate::time::now();
-        let mut peer = Peer::new("s".into(), Arc::default(), backend, true, now);
+        let mut peer = Peer::new("s".into(), Arc::default(), backend, files, now);
         let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
         peer.attach(now, RequestId::Number(1), Some(&Offer::of(Features::all())), info);
         let answer: Value = serde_json::from_slice(&peer.poll_transmit().unwrap()).unwrap();
         answer["result"]["environmentInfo"]["capabilities"].clone()
     };
-    assert_eq!(offered(Features::default()), json!({"longarm": {"version": 1, "features": ["credits", "list"]}}));
-    assert_eq!(offered(Features::all())["longarm"]["features"].as_array().unwrap().len(), 9);
+    let plain = json!({"version": 1, "features": ["credits", "list"]});
+    let without_files = json!({"environmentConfigRead": true, "longarm": plain});
+    assert_eq!(offered(Features::default(), false), without_files);
+    let with_files =
+        json!({"environmentConfigRead": true, "fsWatchMissing": true, "fileWriteStreaming": true, "longarm": plain});
+    assert_eq!(offered(Features::default(), true), with_files);
+    assert_eq!(offered(Features::all(), true)["longarm"]["features"].as_array().unwrap().len(), 9);
+    assert_eq!(offered(Features::all(), false)["longarm"]["features"].as_array().unwrap().len(), 8);
 }

@@ -260,6 +260,7 @@ impl World {
                 self.rig.complete(Completion::Info { call, result: Ok(info) });
             }
             Action::CancelStart { .. } | Action::Forget { .. } => {}
+            other => panic!("nothing was asked of files: {other:?}"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The session against a peer of which every message is written out.
 
+mod asks;
 mod calls;
 mod handshake;
 mod hostile;
@@ -18,6 +19,8 @@ struct Harness {
     answers: Vec<(Token, Result<Answer, Failure>)>,
     events: Vec<(RouteKey, Event)>,
     failures: Vec<(RouteKey, WaitError)>,
+    /// Watches that have ended.
+    changed: Vec<u64>,
     connected: Option<Features>,
     rejected: Option<ConnectError>,
     end: Option<(Arc<str>, Ending)>,
@@ -33,6 +36,7 @@ impl Harness {
             answers: Vec::new(),
             events: Vec::new(),
             failures: Vec::new(),
+            changed: Vec::new(),
             connected: None,
             rejected: None,
             end: None,
@@ -112,6 +116,7 @@ impl Harness {
                 }
                 SessionEvent::Event { route, event } => self.events.push((route, event)),
                 SessionEvent::Failed { route, error } => self.failures.push((route, error)),
+                SessionEvent::MissingChanged { watch_id } => self.changed.push(watch_id),
                 SessionEvent::End { reason, ending } => {
                     assert!(self.end.is_none());
                     self.end = Some((reason, ending));
