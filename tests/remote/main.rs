@@ -1,5 +1,6 @@
 //! The client against peers that are scripted, hostile, recorded, or our own server.
 
+mod files;
 mod hostile;
 mod lifecycle;
 mod peer;

@@ -191,6 +191,9 @@ const KNOWN_DIFFERENCES: &[Known] = &[
     ("session_resume", "third 1", "result.environmentInfo.executorVersion", VERSION, "the version is our own"),
     ("session_resume", "third 1", "result.environmentInfo.prependPathDirs", "[]", "no programs are bundled"),
     ("session_resume", "third 1", "result.environmentInfo.providerId", "(absent)", "there is no build id"),
+    ("fs_getMetadata", "2", "result.createdAtMs", "1*", "ours says when it was created"),
+    ("fs_getMetadata", "3", "result.createdAtMs", "1*", "ours says when it was created"),
+    ("fs_getMetadata", "4", "result.createdAtMs", "1*", "ours says when it was created"),
 ];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -213,7 +216,34 @@ const TRANSCRIPTS: &[&str] = &[
     "session_resume",
     "concurrent_requests_default",
     "concurrent_requests_4",
+    "environment_config_read",
+    "fs_canonicalize",
+    "fs_copy",
+    "fs_createDirectory",
+    "fs_getMetadata",
+    "fs_open_readBlock",
+    "fs_open_writeBlock",
+    "fs_readDirectory",
+    "fs_readFile",
+    "fs_remove",
+    "fs_walk",
+    "fs_watchMissing",
+    "fs_writeFile",
 ];
+
+/// What was there when the calls about files were recorded.
+fn lay_out_files(tmp: &Path) {
+    let fs = tmp.join("fs");
+    std::fs::create_dir_all(fs.join("dir/sub")).unwrap();
+    std::fs::write(fs.join("a.txt"), "hello world").unwrap();
+    std::fs::write(fs.join("dir/b.txt"), "b").unwrap();
+    std::fs::write(fs.join("sp ace%#.txt"), "s").unwrap();
+    for (name, target) in [("link", "a.txt"), ("dlink", "dir"), ("dangling", "gone")] {
+        std::os::unix::fs::symlink(target, fs.join(name)).unwrap();
+    }
+    let made = std::process::Command::new("mkfifo").arg(fs.join("fifo")).status().unwrap();
+    assert!(made.success());
+}
 
 #[tokio::test]
 async fn recordings_of_the_reference_are_answered_alike() {
@@ -265,6 +295,9 @@ struct Replay {
 async fn replay(name: &str) -> Vec<Difference> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("cwd")).unwrap();
+    if name.starts_with("fs_") {
+        lay_out_files(directory.path());
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(format!("{name}.jsonl"));
     let text = std::fs::read_to_string(path).unwrap();
     let base: [(&str, &str); 9] = [
@@ -413,6 +446,11 @@ impl Replay {
     }
 
     async fn notification(&mut self, method: &str, recorded: &Value) {
+        if method == "fs/missingChanged" {
+            // What the recording had done at this point, so that the watch would end.
+            let name = if recorded["params"]["watchId"] == 1 { "later" } else { "a.txt" };
+            std::fs::write(Path::new(&self.tmp).join("fs").join(name), "x").unwrap();
+        }
         let process = recorded["params"]["processId"].clone();
         let wanted = |message: &Value| message["method"] == method && message["params"]["processId"] == process;
         let event = self.client().next_where(wanted).await;
@@ -421,13 +459,13 @@ impl Replay {
         for message in [&mut recorded, &mut event] {
             message["params"]["seq"] = json!(0);
         }
-        let key = format!("{method} {}", process.as_str().unwrap());
+        let key = format!("{method} {}", process.as_str().unwrap_or_default());
         self.compare(&key, "", &recorded, &event);
     }
 
     fn compare(&mut self, id: &str, path: &str, recorded: &Value, actual: &Value) {
         // What this machine has is not the recorded machine's.
-        let of_the_machine = ["shell", "userHomeDir", "temporaryDirectories", "tempDir"];
+        let of_the_machine = ["shell", "userHomeDir", "temporaryDirectories", "tempDir", "hostname"];
         if of_the_machine.iter().any(|member| path.ends_with(member)) {
             assert_eq!(std::mem::discriminant(recorded), std::mem::discriminant(actual), "{path}");
             return;
@@ -443,9 +481,23 @@ impl Replay {
                     }
                 }
             }
+            (Value::String(recorded), actual) if recorded == "<TIME_MS>" => {
+                assert!(actual.as_i64().is_some_and(|time| time > 0), "{path}: {actual}");
+            }
+            (Value::Array(recorded), Value::Array(actual)) if recorded.len() == actual.len() => {
+                let (mut recorded, mut actual) = (recorded.clone(), actual.clone());
+                for entries in [&mut recorded, &mut actual] {
+                    // The order of a directory is the system's; of all else it is the protocol's.
+                    entries.sort_by_key(|entry| entry["fileName"].as_str().unwrap_or_default().to_owned());
+                }
+                for (recorded, actual) in recorded.iter().zip(&actual) {
+                    self.compare(id, &format!("{path}[]"), recorded, actual);
+                }
+            }
             (Value::String(recorded), Value::String(actual)) => {
                 let session = self.session.clone().unwrap_or_else(|| "<SESSION>".into());
                 let expected = recorded.replace("<TMP>", &self.tmp).replace("<SESSION>", &session);
+                let expected = expected.replace("<HOME>", "/root");
                 if expected != *actual {
                     self.differ(id, path, Some(&json!(expected)), Some(&json!(actual)));
                 }

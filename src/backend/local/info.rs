@@ -18,6 +18,7 @@ pub(super) fn gather(config: &LocalConfig) -> EnvironmentInfo {
     let (named, native) = os::temporary_directories(env);
     info.temporary_directories = Some(named.iter().filter_map(|path| uri(path)).collect());
     info.temp_dir = uri(&native);
+    info.hostname = os::hostname(env);
     info
 }
 

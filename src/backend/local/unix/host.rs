@@ -46,6 +46,12 @@ pub(in crate::backend::local) fn temporary_directories(env: &EnvMap) -> (Vec<Pat
     (named, native)
 }
 
+/// The name of this machine.
+pub(in crate::backend::local) fn hostname(_env: &EnvMap) -> Option<String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Some(name).filter(|name| !name.is_empty())
+}
+
 const KNOWN_SHELLS: &[&str] = &["bash", "zsh", "sh"];
 
 fn known_shell(path: &Path) -> Option<Shell> {

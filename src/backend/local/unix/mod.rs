@@ -5,7 +5,7 @@
 //! - [`Child`]: the process group: exit status, signals, release.
 //! - [`ExitWatch`], [`OutputReader`], [`InputWriter`]: the asynchronous ends, all driven by `poll_*`.
 //! - [`classify()`]: from a failed launch to a [`SpawnError`](crate::error::SpawnError).
-//! - [`host_shell`], [`home_dir`], [`temporary_directories`]: facts about the user.
+//! - [`host_shell`], [`home_dir`], [`temporary_directories`], [`hostname`]: facts about the user and the machine.
 
 mod classify;
 mod host;
@@ -22,7 +22,7 @@ mod stream;
 mod terminal;
 
 pub(super) use self::classify::classify;
-pub(super) use self::host::{home_dir, host_shell, login_shell, temporary_directories};
+pub(super) use self::host::{home_dir, host_shell, hostname, login_shell, temporary_directories};
 pub(super) use self::launch::{Launched, Launcher};
 pub(super) use self::process::{Child, ExitWatch};
 pub(super) use self::stream::{InputWriter, OutputReader};

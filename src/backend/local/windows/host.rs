@@ -47,6 +47,12 @@ pub(in crate::backend::local) fn temporary_directories(env: &EnvMap) -> (Vec<Pat
     (named, native)
 }
 
+/// The name of this machine.
+pub(in crate::backend::local) fn hostname(env: &EnvMap) -> Option<String> {
+    let name = lookup(env, "COMPUTERNAME")?.to_string_lossy().into_owned();
+    Some(name).filter(|name| !name.is_empty())
+}
+
 fn shell(name: &str, path: &Path) -> Shell {
     Shell { name: name.into(), path: path.to_string_lossy().into_owned() }
 }

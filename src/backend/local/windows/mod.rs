@@ -65,7 +65,7 @@ mod wait;
 #[cfg(windows)]
 pub(super) use self::{
     classify::classify,
-    host::{home_dir, host_shell, login_shell, temporary_directories},
+    host::{home_dir, host_shell, hostname, login_shell, temporary_directories},
     launch::{Launched, Launcher},
     process::{Child, ExitWatch},
     stream::{InputWriter, OutputReader},
