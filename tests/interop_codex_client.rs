@@ -3,6 +3,9 @@
 //! Needs the reference's program, named by the variable `LONGARM_REFERENCE`. Without it the tests say so and pass, but
 //! fail in CI on Linux, where it has to be there.
 
+#[path = "interop_codex_client/files.rs"]
+mod files;
+
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -123,6 +126,8 @@ fn commands_at_the_same_time_do_not_disturb_each_other() {
 enum Turn {
     /// Starts commands, side by side.
     Calls(Vec<(String, Value)>),
+    /// Calls another tool than the one for commands.
+    Tool { id: String, name: &'static str, arguments: Value },
     /// Writes to the session that an earlier call has left running.
     Write { session_of: String, id: String, chars: String, yield_time_ms: u32 },
     /// Polls such a session, over as many turns as it takes, until its output has a text.
@@ -132,6 +137,10 @@ enum Turn {
 impl Turn {
     fn call(id: &str, arguments: Value) -> Self {
         Self::Calls(vec![(id.into(), arguments)])
+    }
+
+    fn tool(id: &str, name: &'static str, arguments: Value) -> Self {
+        Self::Tool { id: id.into(), name, arguments }
     }
 
     fn write(session_of: &str, id: &str, chars: &str, yield_time_ms: u32) -> Self {
@@ -157,6 +166,7 @@ impl Turn {
     fn items(&self, outputs: &HashMap<String, String>) -> Vec<Value> {
         match self {
             Self::Calls(calls) => calls.iter().map(|(id, arguments)| call(id, "exec_command", arguments)).collect(),
+            Self::Tool { id, name, arguments } => vec![call(id, name, arguments)],
             Self::Write { session_of, id, chars, yield_time_ms } => {
                 vec![write_call(outputs, session_of, id, chars, *yield_time_ms)]
             }

@@ -5,6 +5,9 @@
 
 #![cfg(all(unix, feature = "websocket"))]
 
+#[path = "interop_reference/files.rs"]
+mod files;
+
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
