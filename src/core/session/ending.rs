@@ -122,7 +122,7 @@ impl Session {
         route.closing = extended;
         let longarm = extended.then(|| TerminateExtension { grace_ms: super::start::millis(grace), descendants: true });
         let params = TerminateParams { process_id: route.process_id.clone(), longarm };
-        self.cleanups.push_back(Cleanup { route: key, token: None, params });
+        self.cleanups.push_back(Cleanup::Stop { route: key, token: None, params });
         // A reader that does not read must not hold up the end.
         self.update(now, key);
     }
