@@ -215,7 +215,7 @@ impl Run {
     }
 
     /// Lets the client carry out `turns` and returns what it told the model, by the id of the call.
-    fn script(self, turns: Vec<Turn>) -> HashMap<String, String> {
+    fn script(&self, turns: Vec<Turn>) -> HashMap<String, String> {
         let model = Model::start(turns);
         let home = self.dir.path().join("home");
         let config = format!(

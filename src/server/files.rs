@@ -114,35 +114,29 @@ impl Files {
     fn future(&mut self, fs: Arc<dyn FileSystem>, ticket: Ticket, job: FileJob) -> Job {
         match job {
             FileJob::Open { file, path, mode } => {
-                return Box::pin(
-                    async move { Ended::Opened { ticket, file, result: fs.open(path.into(), mode).await } },
-                );
+                Box::pin(async move { Ended::Opened { ticket, file, result: fs.open(path.into(), mode).await } })
             }
             FileJob::Watch { watch, missing, present } => {
                 self.watch = None;
                 self.wanted_watch = Some(watch);
                 let missing = missing.into_iter().map(RequestPath::from).collect();
                 let present = present.map(RequestPath::from);
-                return Box::pin(async move {
-                    Ended::Watch { ticket, watch, result: fs.watch_missing(missing, present).await }
-                });
+                Box::pin(
+                    async move { Ended::Watch { ticket, watch, result: fs.watch_missing(missing, present).await } },
+                )
             }
-            FileJob::ReadBlock { file, offset, length } => {
-                return self.on_handle(ticket, file, move |handle| async move {
-                    handle.read_block(offset, length).await.map(FileResult::Block)
-                });
-            }
-            FileJob::WriteBlock { file, offset, data } => {
-                return self.on_handle(ticket, file, move |handle| async move {
-                    handle.write_block(offset, data).await.map(|()| FileResult::Done)
-                });
-            }
+            FileJob::ReadBlock { file, offset, length } => self.on_handle(ticket, file, move |handle| async move {
+                handle.read_block(offset, length).await.map(FileResult::Block)
+            }),
+            FileJob::WriteBlock { file, offset, data } => self.on_handle(ticket, file, move |handle| async move {
+                handle.write_block(offset, data).await.map(|()| FileResult::Done)
+            }),
             FileJob::Close { file } => {
                 let closing = self.on_handle(ticket, file, move |handle| async move {
                     handle.close().await.map(|()| FileResult::Done)
                 });
                 self.open.remove(&file);
-                return closing;
+                closing
             }
             job => Box::pin(async move { Ended::Other { ticket, result: run(&*fs, job).await } }),
         }

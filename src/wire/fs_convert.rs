@@ -33,14 +33,14 @@ impl From<Metadata> for fs::Metadata {
 
 impl From<fs::Metadata> for Metadata {
     fn from(wire: fs::Metadata) -> Self {
-        let mut metadata = Self::default();
-        metadata.is_directory = wire.is_directory;
-        metadata.is_file = wire.is_file;
-        metadata.is_symlink = wire.is_symlink;
-        metadata.size = wire.size;
-        metadata.created = from_millis(wire.created_at_ms);
-        metadata.modified = from_millis(wire.modified_at_ms);
-        metadata
+        Self {
+            is_directory: wire.is_directory,
+            is_file: wire.is_file,
+            is_symlink: wire.is_symlink,
+            size: wire.size,
+            created: from_millis(wire.created_at_ms),
+            modified: from_millis(wire.modified_at_ms),
+        }
     }
 }
 

@@ -147,10 +147,10 @@ fn invalid(text: &str, asked: &Asked) -> FsError {
             if let Some(limit) = quoted(text, TOO_LARGE, " bytes").and_then(|limit| limit.parse().ok()) {
                 return FsError::TooLarge { path: path(), size: None, limit };
             }
-            if let Some(limit) = quoted(text, "at most ", " file handles may be open per connection") {
-                if let Ok(limit) = limit.parse() {
-                    return FsError::TooManyHandles { limit };
-                }
+            if let Some(limit) = quoted(text, "at most ", " file handles may be open per connection")
+                && let Ok(limit) = limit.parse()
+            {
+                return FsError::TooManyHandles { limit };
             }
             if let Some(handle) = quoted(text, "file handle `", "` already exists") {
                 return FsError::HandleExists { handle: handle.into() };

@@ -20,12 +20,12 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
 fn ours() -> Vec<(&'static str, Suite)> {
     vec![
         ("local", Suite::new(CHILD, || async { local() })),
-        ("memory", Suite::new(CHILD, over_memory).without(Need::Files)),
+        ("memory", Suite::new(CHILD, over_memory)),
         #[cfg(feature = "websocket")]
-        ("websocket", Suite::new(CHILD, over_websocket).without(Need::Files)),
+        ("websocket", Suite::new(CHILD, over_websocket)),
         #[cfg(feature = "cli")]
         // A server on standard streams ends with its client, and its processes with it.
-        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach).without(Need::Files)),
+        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach)),
     ]
 }
 
@@ -108,7 +108,9 @@ fn reference() -> Option<Suite> {
         Need::Backpressure,
         Need::PreciseErrors,
         Need::CleanChildren,
-        Need::Files,
+        Need::FileExtensions,
+        // It empties a file that is copied onto itself.
+        Need::SafeFiles,
     ];
     Some(lacks.into_iter().fold(suite, Suite::without))
 }

@@ -15,18 +15,16 @@ fn the_client_finds_every_method_that_it_calls() {
     let wire = Wire::start(&run.server.url);
     run.server.url.clone_from(&wire.url);
     let workspace = run.dir.path().join("workspace");
-    let skill = workspace.join(".agents/skills/greet");
-    std::fs::create_dir_all(&skill).unwrap();
-    std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets.\n---\nSay hello.\n").unwrap();
     std::fs::write(workspace.join("AGENTS.md"), "Be brief.\n").unwrap();
     let png = base64_simd::STANDARD.decode_to_vec(PNG).unwrap();
     std::fs::write(workspace.join("dot.png"), png).unwrap();
     let image = workspace.join("dot.png");
-    let outputs = run.script(vec![
-        Turn::call("one", json!({"cmd": "echo hi", "yield_time_ms": 20_000})),
-        Turn::tool("look", "view_image", json!({"path": image})),
-    ]);
+    // There are no skills at first, which the client watches for; the command makes one, which the next run finds.
+    let make = "mkdir -p .agents/skills/greet && printf -- '---\\nname: greet\\ndescription: Greets.\\n---\\nHi.\\n' \
+                > .agents/skills/greet/SKILL.md";
+    let outputs = run.script(vec![Turn::call("one", json!({"cmd": make, "yield_time_ms": 20_000}))]);
     assert!(outputs["one"].contains("Process exited with code 0"), "{}", outputs["one"]);
+    let outputs = run.script(vec![Turn::tool("look", "view_image", json!({"path": image}))]);
     assert!(outputs["look"].contains("image"), "{}", outputs["look"]);
 
     let asked = wire.methods();
@@ -44,6 +42,7 @@ fn the_client_finds_every_method_that_it_calls() {
     }
     let told = wire.told();
     assert!(told.iter().any(|message| message["result"]["watching"] == true), "a watch is set");
+    assert!(told.iter().any(|message| message["method"] == "fs/missingChanged"), "and fires");
     assert!(told.iter().any(|message| message["result"]["dataBase64"].is_string()), "a file is read");
     let listed = |message: &Value| message["result"]["entries"].as_array().is_some_and(|entries| !entries.is_empty());
     assert!(told.iter().any(listed), "the skills are found");

@@ -147,7 +147,7 @@ pub(crate) enum Completion {
     /// The process is being ended; true if it was running.
     Terminated { call: Option<Call>, result: Result<bool, SignalError> },
     /// The facts of the place.
-    Info { call: Call, result: Result<EnvironmentInfo, CallError> },
+    Info { call: Call, result: Box<Result<EnvironmentInfo, CallError>> },
     /// A job on files is done.
     File { ticket: Ticket, result: Result<FileResult, FsError> },
     /// The paths of a watch may exist now.

@@ -77,7 +77,7 @@ impl Peer {
             Completion::File { ticket, result } => self.file_done(ticket, result),
             Completion::MissingChanged { watch } => self.missing_changed(watch),
             Completion::Info { call, result } => {
-                let reply = match result {
+                let reply = match *result {
                     Ok(info) => Reply::Info(Box::new(self.environment_info(info))),
                     Err(error) => Reply::Fault(error.into()),
                 };

@@ -22,7 +22,8 @@ cases! {"files":
     an_update_goes_on_where_an_upload_stopped [Files, FileExtensions],
     directories_are_created_listed_and_removed [Files],
     a_walk_goes_breadth_first_and_is_cut_by_its_bounds [Files],
-    a_tree_is_copied_and_a_file_onto_itself_kept [Files],
+    a_tree_is_copied [Files],
+    a_file_copied_onto_itself_is_kept [Files, SafeFiles],
     a_canonical_path_has_no_links [Files, Symlinks],
     a_watch_fires_when_a_missing_path_appears [Files, FileWatches],
     a_private_directory_is_fresh [Files, FileExtensions],
@@ -263,7 +264,7 @@ async fn a_walk_goes_breadth_first_and_is_cut_by_its_bounds(cx: Context) {
     assert!(matches!(refused, Err(FsError::InvalidRequest(_))), "{refused:?}");
 }
 
-async fn a_tree_is_copied_and_a_file_onto_itself_kept(cx: Context) {
+async fn a_tree_is_copied(cx: Context) {
     let fs = files(&cx);
     fs.create_directory(at(&cx, "from/sub"), CreateDirectoryOptions::new()).await.unwrap();
     fs.write(at(&cx, "from/sub/file"), "content".into(), WriteOptions::new()).await.unwrap();
@@ -274,8 +275,16 @@ async fn a_tree_is_copied_and_a_file_onto_itself_kept(cx: Context) {
     assert_eq!(fs.read(at(&cx, "new/to/sub/file"), ReadOptions::new()).await.unwrap(), "content");
     let inside = fs.copy(at(&cx, "from"), at(&cx, "from/sub/x"), all).await;
     assert!(matches!(inside, Err(FsError::InvalidRequest(_))), "{inside:?}");
-    fs.copy(at(&cx, "from/sub/file"), at(&cx, "from/sub/file"), CopyOptions::new()).await.unwrap();
-    assert_eq!(fs.read(at(&cx, "from/sub/file"), ReadOptions::new()).await.unwrap(), "content");
+}
+
+async fn a_file_copied_onto_itself_is_kept(cx: Context) {
+    let fs = files(&cx);
+    fs.write(at(&cx, "file"), "content".into(), WriteOptions::new()).await.unwrap();
+    std::fs::hard_link(cx.dir().join("file"), cx.dir().join("other name")).unwrap();
+    for destination in ["file", "other name"] {
+        fs.copy(at(&cx, "file"), at(&cx, destination), CopyOptions::new()).await.unwrap();
+        assert_eq!(fs.read(at(&cx, "file"), ReadOptions::new()).await.unwrap(), "content", "{destination}");
+    }
 }
 
 async fn a_canonical_path_has_no_links(cx: Context) {

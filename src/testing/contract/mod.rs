@@ -91,6 +91,8 @@ pub enum Need {
     Files,
     /// Files that are updated, and private directories.
     FileExtensions,
+    /// Whole-file writes and copies that leave the former content when they fail.
+    SafeFiles,
     /// Watches for missing paths.
     FileWatches,
     /// Symbolic links, which any user may make.

@@ -303,8 +303,7 @@ fn the_short_way_of_blocks_leaves_what_is_not_of_the_usual_layout() {
     ] {
         assert_eq!(hot::decode_file_bytes(text.as_bytes(), &limits), None, "{text}");
     }
-    let mut small = MessageLimits::default();
-    small.max_json_values = 4;
+    let small = MessageLimits { max_json_values: 4, ..MessageLimits::default() };
     assert!(hot::decode_file_bytes(br#"{"id":1,"result":{"dataBase64":""}}"#, &small).is_some());
     assert!(hot::decode_file_bytes(br#"{"id":1,"result":{"chunk":"","eof":true}}"#, &small).is_none());
     for text in [

@@ -81,7 +81,7 @@ fn rows() -> Vec<(FsError, &'static str, i64, &'static str)> {
 /// Errors that a plain peer is told of less exactly.
 fn more_rows() -> Vec<(FsError, &'static str, i64, &'static str)> {
     let path = || RequestPath::from("/a");
-    let os = FsError::from_io("read", "/a", io::Error::new(io::ErrorKind::Other, "of some kind"));
+    let os = FsError::from_io("read", "/a", io::Error::other("of some kind"));
     vec![
         (FsError::SymbolicLink { path: path(), last: false }, READ, -32603, "Not a directory (os error 20)"),
         (

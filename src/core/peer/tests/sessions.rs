@@ -50,7 +50,7 @@ fn calls_of_a_lost_connection_have_no_answer_on_the_next() {
         match action {
             Action::Info { call } => {
                 let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
-                rig.complete(Completion::Info { call, result: Ok(info) });
+                rig.complete(Completion::Info { call, result: Box::new(Ok(info)) });
             }
             Action::Terminate { call, .. } => rig.complete(Completion::Terminated { call, result: Ok(true) }),
             other => panic!("{other:?}"),
