@@ -100,7 +100,9 @@
 //! | (always) | | local processes over pipes, client, server, memory and stdio transports |
 //! | `websocket` | yes | WebSocket client and server |
 //! | `pty` | yes | terminal processes |
-//! | `cli` | no | the `longarm` program: `serve` and `exec` |
+//! | `http` | no | HTTP requests made by this machine: [`Local`], and servers of it, offer them |
+//! | `tls` | no | `https` in those requests; it compiles C |
+//! | `cli` | no | the `longarm` program: `serve` and `exec`; with `http` |
 //! | `testing` | no | a fake place, faults in the in-memory transport, the contract suite for backends |
 //!
 //! # What dropping does
@@ -143,6 +145,7 @@ pub mod event;
 pub mod fs;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+pub mod http;
 pub mod info;
 pub mod path_uri;
 pub mod process;

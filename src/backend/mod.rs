@@ -31,6 +31,7 @@ use futures_core::Stream;
 use crate::error::{CallError, SignalError, SpawnError, WaitError, WriteError};
 use crate::event::Event;
 use crate::fs::FileSystem;
+use crate::http::HttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 
@@ -64,6 +65,11 @@ pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
 
     /// The files of this place. None if it does not offer them.
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        None
+    }
+
+    /// The HTTP requests of this place. None if it makes none.
+    fn http(&self) -> Option<Arc<dyn HttpClient>> {
         None
     }
 

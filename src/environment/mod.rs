@@ -10,6 +10,7 @@ use crate::collect::{CollectLimits, CollectedOutput};
 use crate::config::ClientConfig;
 use crate::error::{CallError, ConnectError, RunError, SpawnError, WaitError};
 use crate::fs::{FileSystem, NoFileSystem};
+use crate::http::{HttpClient, NoHttpClient};
 use crate::info::EnvironmentInfo;
 use crate::process::Process;
 use crate::request::{ExecRequest, ProcessId, Stdin};
@@ -210,6 +211,12 @@ impl Environment {
     /// The files of the place. Every call of a place that offers none ends in `Unsupported`.
     pub fn fs(&self) -> Arc<dyn FileSystem> {
         self.backend.fs().unwrap_or_else(|| Arc::new(NoFileSystem))
+    }
+
+    /// The HTTP requests of the place: the executor makes them. Every request of a place that makes none ends in
+    /// `Unsupported`.
+    pub fn http(&self) -> Arc<dyn HttpClient> {
+        self.backend.http().unwrap_or_else(|| Arc::new(NoHttpClient))
     }
 
     /// The features beyond the plain wire that the place has.

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{CallError, ConnectError, SignalError, SpawnError, WaitError, WriteError};
+use crate::http::HttpError;
 
 macro_rules! into_io_error {
     ($($error:ty => $kind:expr;)*) => {$(
@@ -67,6 +68,17 @@ into_io_error! {
         ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
         ConnectError::TimedOut { .. } => io::ErrorKind::TimedOut,
         ConnectError::Disconnected(_) | ConnectError::Transport(_) => io::ErrorKind::NotConnected,
+        _ => io::ErrorKind::Other,
+    };
+    HttpError => |error| match error {
+        HttpError::InvalidRequest(_) => io::ErrorKind::InvalidInput,
+        HttpError::NameNotResolved { .. } => io::ErrorKind::HostUnreachable,
+        HttpError::ConnectionRefused { .. } => io::ErrorKind::ConnectionRefused,
+        HttpError::TimedOut { .. } => io::ErrorKind::TimedOut,
+        HttpError::BodyTooLarge { .. } => io::ErrorKind::FileTooLarge,
+        HttpError::BodyCut { .. } => io::ErrorKind::UnexpectedEof,
+        HttpError::Unsupported(_) => io::ErrorKind::Unsupported,
+        HttpError::Disconnected(_) => io::ErrorKind::NotConnected,
         _ => io::ErrorKind::Other,
     };
 }

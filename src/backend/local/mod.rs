@@ -64,6 +64,9 @@ use self::supervisor::Supervisor;
 use super::{ExecBackend, Features, Spawned, Terminate};
 use crate::error::{CallError, OsError, SpawnError};
 use crate::fs::{FileSystem, LocalFileSystem, LocalFileSystemConfig};
+use crate::http::HttpClient;
+#[cfg(feature = "http")]
+use crate::http::{LocalHttpClient, LocalHttpConfig};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 
@@ -79,11 +82,21 @@ pub struct Local {
     info: OnceCell<EnvironmentInfo>,
     login_shell: OnceCell<Option<std::ffi::OsString>>,
     fs: Arc<LocalFileSystem>,
+    http: Option<Arc<dyn HttpClient>>,
+    /// Its own one, which is closed with it.
+    #[cfg(feature = "http")]
+    own_http: Arc<LocalHttpClient>,
 }
 
 impl Local {
     /// A place with these settings. Nothing runs until the first process is spawned.
     pub fn new(config: LocalConfig) -> Self {
+        #[cfg(feature = "http")]
+        let own_http = {
+            let http = LocalHttpConfig::default();
+            let http = http.variables(config.base_env.clone()).reserved_names(config.reserved_names.clone());
+            Arc::new(LocalHttpClient::new(http))
+        };
         let fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
@@ -93,7 +106,21 @@ impl Local {
             registry: Arc::default(),
             info: OnceCell::new(),
             login_shell: OnceCell::new(),
+            #[cfg(feature = "http")]
+            http: Some(Arc::clone(&own_http) as Arc<dyn HttpClient>),
+            #[cfg(not(feature = "http"))]
+            http: None,
+            #[cfg(feature = "http")]
+            own_http,
         }
+    }
+
+    /// The same place with other HTTP requests, or with none. By default, with the feature `http`, they are those of a
+    /// `LocalHttpClient` with the place's variables.
+    #[must_use]
+    pub fn with_http(mut self, http: Option<Arc<dyn HttpClient>>) -> Self {
+        self.http = http;
+        self
     }
 
     /// The processes whose end was not seen yet. After [`close`](ExecBackend::close) they are those that were detached, and
@@ -174,9 +201,15 @@ impl ExecBackend for Local {
         Some(Arc::clone(&self.fs) as Arc<dyn FileSystem>)
     }
 
+    fn http(&self) -> Option<Arc<dyn HttpClient>> {
+        self.http.clone()
+    }
+
     /// Asks all processes to end, kills them after [`LocalConfig::close_grace`], and waits for their ends, and those of all
     /// threads, up to 2 s more. What cannot be ended is left to its supervisor; see [`Local::unfinished`].
     async fn close(&self) {
+        #[cfg(feature = "http")]
+        self.own_http.close();
         for process in self.registry.close() {
             if !process.control().detached {
                 // What cannot be signalled cannot be ended either; its supervisor goes on until it ends.
@@ -196,6 +229,8 @@ impl ExecBackend for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        #[cfg(feature = "http")]
+        self.own_http.close();
         for process in self.registry.close() {
             process.kill();
         }
