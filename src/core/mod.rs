@@ -10,6 +10,7 @@
 mod calls;
 mod dedupe;
 pub(crate) mod keepalive;
+pub(crate) mod pacing;
 pub(crate) mod peer;
 mod reorder;
 pub(crate) mod replay;

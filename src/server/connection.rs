@@ -122,5 +122,5 @@ fn poll_next(link: &mut Link, alarm: &mut Alarm, cx: &mut Context<'_>) -> Poll<R
 /// Hands over a message; it leaves while the next one is waited for.
 async fn send(link: &mut Link, message: Bytes) -> Result<(), TransportError> {
     poll_fn(|cx| link.poll_ready(cx)).await?;
-    link.start_send(message)
+    link.start_send(time::now(), message)
 }

@@ -10,6 +10,7 @@ use futures_util::Sink;
 use super::ServeError;
 use crate::config::Keepalive as KeepaliveConfig;
 use crate::core::keepalive::{Keepalive, Verdict};
+use crate::core::pacing::Pacing;
 use crate::error::{PeerMisbehaved, TransportError};
 use crate::time::{self, Instant};
 use crate::transport::{CloseReason, Incoming, Outgoing, PingStart, Transport};
@@ -20,13 +21,21 @@ pub(super) struct Link {
     outgoing: Box<dyn Outgoing>,
     incoming: Box<dyn Incoming>,
     keepalive: Keepalive,
+    pacing: Pacing,
     unflushed: bool,
 }
 
 impl Link {
     pub(super) fn new(transport: Box<dyn Transport>, keepalive: KeepaliveConfig) -> Self {
         let (outgoing, incoming) = transport.split();
-        Self { outgoing, incoming, keepalive: Keepalive::new(keepalive, time::now()), unflushed: false }
+        let now = time::now();
+        Self {
+            outgoing,
+            incoming,
+            keepalive: Keepalive::new(keepalive, now),
+            pacing: Pacing::new(now),
+            unflushed: false,
+        }
     }
 
     /// The next message of the client; none at the end of the connection.
@@ -37,6 +46,9 @@ impl Link {
     ) -> Poll<Option<Result<Bytes, TransportError>>> {
         let next = Pin::new(&mut self.incoming).poll_next(cx);
         self.keepalive.handle_received(now, self.incoming.received_bytes());
+        if let Some(mark) = self.incoming.answered_mark() {
+            self.pacing.handle_answer(now, mark);
+        }
         next
     }
 
@@ -50,10 +62,40 @@ impl Link {
         Pin::new(&mut self.outgoing).poll_ready(cx)
     }
 
+    /// Whether the client has read enough of what was sent, so that more output may follow.
+    pub(super) fn has_room(&self) -> bool {
+        self.pacing.has_room()
+    }
+
     /// Hands over a message, after [`Self::poll_ready`].
-    pub(super) fn start_send(&mut self, message: Bytes) -> Result<(), TransportError> {
+    pub(super) fn start_send(&mut self, now: Instant, message: Bytes) -> Result<(), TransportError> {
         self.unflushed = true;
-        Pin::new(&mut self.outgoing).start_send(message)
+        self.pacing.handle_sent(now, message.len());
+        Pin::new(&mut self.outgoing).start_send(message)?;
+        self.mark(now);
+        Ok(())
+    }
+
+    /// Puts a mark behind what was sent, if it is time for one. To be called on every turn: an answer may call for one.
+    pub(super) fn mark(&mut self, now: Instant) {
+        if self.pacing.wants_mark() {
+            self.ping(now);
+        }
+    }
+
+    fn ping(&mut self, now: Instant) {
+        match self.outgoing.start_ping(self.pacing.mark()) {
+            PingStart::Queued => {
+                self.unflushed = true;
+                self.pacing.handle_marked(now);
+            }
+            // For the keepalive the silence of the peer counts all the same; a mark is tried again.
+            PingStart::Busy => {}
+            PingStart::Unsupported => {
+                self.keepalive.disable();
+                self.pacing.disable();
+            }
+        }
     }
 
     /// Pushes on what was handed over; ready when all has left.
@@ -67,19 +109,15 @@ impl Link {
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.keepalive.poll_timeout()
+        [self.keepalive.poll_timeout(), self.pacing.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Pings when it is time, and says when the client has been silent for too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), ServeError> {
+        self.pacing.handle_timeout(now);
         match self.keepalive.handle_timeout(now) {
             Verdict::Alive => {}
-            Verdict::Ping => match self.outgoing.start_ping() {
-                PingStart::Queued => self.unflushed = true,
-                // The silence of the peer counts all the same.
-                PingStart::Busy => {}
-                PingStart::Unsupported => self.keepalive.disable(),
-            },
+            Verdict::Ping => self.ping(now),
             Verdict::Dead { silence } => return Err(PeerMisbehaved::Silent { silence }.into()),
         }
         Ok(())

@@ -237,7 +237,7 @@ impl Session {
 
     fn poll_outgoing(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(Attached { link, .. }) = &mut self.attached else { return false };
-        match send(&mut self.peer, link, cx) {
+        match send(&mut self.peer, link, cx, now) {
             Ok(moved) => moved,
             Err(error) => {
                 self.disconnect(now, Err(error.into()));
@@ -295,15 +295,16 @@ impl Drop for Session {
 }
 
 /// Sends what there is while the connection takes it, then flushes once.
-fn send(peer: &mut Peer, link: &mut Link, cx: &mut Context<'_>) -> Result<bool, TransportError> {
+fn send(peer: &mut Peer, link: &mut Link, cx: &mut Context<'_>, now: Instant) -> Result<bool, TransportError> {
     let mut moved = false;
-    while peer.wants_transmit() {
+    link.mark(now);
+    while peer.wants_transmit(link.has_room()) {
         match link.poll_ready(cx) {
             Poll::Pending => break,
             Poll::Ready(ready) => ready?,
         }
-        let Some(message) = peer.poll_transmit() else { break };
-        link.start_send(message)?;
+        let Some(message) = peer.poll_transmit(link.has_room()) else { break };
+        link.start_send(now, message)?;
         moved = true;
     }
     // Pending: the transport wakes the task when it can go on, and the next turn comes by here.

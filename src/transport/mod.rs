@@ -28,8 +28,10 @@ pub trait Transport: fmt::Debug + Send + 'static {
 
 /// The sending half: a sink of messages. `poll_ready` is pending while too much is buffered.
 pub trait Outgoing: Sink<Bytes, Error = TransportError> + fmt::Debug + Send + Unpin {
-    /// Queues a ping. Its answer shows in [`Incoming::received_bytes`].
-    fn start_ping(&mut self) -> PingStart {
+    /// Queues a ping behind the messages sent so far. Its answer shows in [`Incoming::received_bytes`], and brings `mark`
+    /// back to [`Incoming::answered_mark`].
+    fn start_ping(&mut self, mark: u64) -> PingStart {
+        let _ = mark;
         PingStart::Unsupported
     }
 
@@ -54,6 +56,12 @@ pub enum PingStart {
 pub trait Incoming: Stream<Item = Result<Bytes, TransportError>> + fmt::Debug + Send + Unpin {
     /// How many bytes have come from the peer so far, of any kind, also inside an unfinished message: the sign of life.
     fn received_bytes(&self) -> u64;
+
+    /// The mark of the last ping that the peer has answered: it has read everything that was sent before. None if no answer
+    /// has come yet.
+    fn answered_mark(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Why a connection is closed.

@@ -6,6 +6,8 @@ mod cuts;
 mod ends;
 mod hostile;
 mod load;
+mod pacing;
+mod pings;
 mod processes;
 mod sessions;
 mod transcripts;

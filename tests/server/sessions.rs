@@ -7,11 +7,12 @@ use std::time::Duration;
 use longarm::config::ServerConfig;
 use longarm::error::PeerMisbehaved;
 use longarm::server::{ServeError, Server};
-use longarm::transport::{Incoming, Outgoing, PingStart, Transport, memory};
+use longarm::transport::{PingStart, memory};
 use serde_json::json;
 
 use crate::backends::Scripted;
 use crate::client::{RawClient, piped, start_params};
+use crate::pings::Pinged;
 use crate::{server, server_with};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -91,68 +92,13 @@ async fn a_closed_process_is_forgotten_after_its_time() {
     client.start("p", &["wait"]).await;
 }
 
-/// A connection whose client is never heard of, as behind a link that is cut without a word.
-#[derive(Debug)]
-struct HalfOpen(memory::MemoryTransport, PingStart);
-
-impl Transport for HalfOpen {
-    fn split(self: Box<Self>) -> (Box<dyn Outgoing>, Box<dyn Incoming>) {
-        let Self(transport, ping) = *self;
-        let (outgoing, incoming) = Box::new(transport).split();
-        (Box::new(Pinging(outgoing, ping)), incoming)
-    }
-
-    fn peer(&self) -> String {
-        "half open".into()
-    }
-}
-
-/// Sends pings into the void, or says that it cannot just now.
-#[derive(Debug)]
-struct Pinging(Box<dyn Outgoing>, PingStart);
-
-impl futures_sink::Sink<bytes::Bytes> for Pinging {
-    type Error = longarm::error::TransportError;
-
-    fn poll_ready(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Self::Error>> {
-        std::pin::Pin::new(&mut self.0).poll_ready(cx)
-    }
-
-    fn start_send(mut self: std::pin::Pin<&mut Self>, message: bytes::Bytes) -> Result<(), Self::Error> {
-        std::pin::Pin::new(&mut self.0).start_send(message)
-    }
-
-    fn poll_flush(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Self::Error>> {
-        std::pin::Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_close(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Self::Error>> {
-        std::pin::Pin::new(&mut self.0).poll_close(cx)
-    }
-}
-
-impl Outgoing for Pinging {
-    fn start_ping(&mut self) -> PingStart {
-        self.1
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_half_open_connection_frees_its_session_after_the_silence_limit() {
     let (server, _) = scripted(ServerConfig::default());
     let (client, service) = memory::pair();
     let serving = tokio::spawn({
         let server = server.clone();
-        async move { server.serve(Box::new(HalfOpen(service, PingStart::Queued))).await }
+        async move { server.serve(Box::new(Pinged::new(service, PingStart::Queued))).await }
     });
     let mut client = RawClient::over(Box::new(client));
     let session = client.initialize(None, &[]).await.unwrap()["sessionId"].as_str().unwrap().to_owned();
@@ -172,7 +118,7 @@ async fn a_half_open_connection_frees_its_session_after_the_silence_limit() {
 async fn a_client_that_never_shakes_hands_is_given_up_too() {
     let (server, _) = scripted(ServerConfig::default());
     let (client, service) = memory::pair();
-    let served = server.serve(Box::new(HalfOpen(service, PingStart::Queued))).await;
+    let served = server.serve(Box::new(Pinged::new(service, PingStart::Queued))).await;
     assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
     drop(client);
 }
@@ -181,7 +127,7 @@ async fn a_client_that_never_shakes_hands_is_given_up_too() {
 async fn a_connection_too_full_for_a_ping_is_given_up_for_its_silence_too() {
     let (server, _) = scripted(ServerConfig::default());
     let (client, service) = memory::pair();
-    let served = server.serve(Box::new(HalfOpen(service, PingStart::Busy))).await;
+    let served = server.serve(Box::new(Pinged::new(service, PingStart::Busy))).await;
     assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
     drop(client);
 }
@@ -190,7 +136,8 @@ async fn a_connection_too_full_for_a_ping_is_given_up_for_its_silence_too() {
 async fn a_transport_without_pings_is_never_given_up_for_its_silence() {
     let (server, _) = scripted(ServerConfig::default());
     let (client, service) = memory::pair();
-    let serving = tokio::spawn(async move { server.serve(Box::new(HalfOpen(service, PingStart::Unsupported))).await });
+    let serving =
+        tokio::spawn(async move { server.serve(Box::new(Pinged::new(service, PingStart::Unsupported))).await });
     tokio::time::sleep(600 * SECOND).await;
     assert!(!serving.is_finished());
     drop(client);

@@ -146,7 +146,7 @@ impl Driver {
     fn handle_timeouts(&mut self, now: Instant) {
         match self.keepalive.handle_timeout(now) {
             Verdict::Alive => {}
-            Verdict::Ping => match self.outgoing.start_ping() {
+            Verdict::Ping => match self.outgoing.start_ping(0) {
                 PingStart::Queued => self.unflushed = true,
                 // The silence of the peer counts all the same.
                 PingStart::Busy => {}

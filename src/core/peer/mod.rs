@@ -421,7 +421,7 @@ impl Peer {
 
     /// Whether all processes are closed, and the client was handed all that there was to say.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.unfinished().next().is_none() && !self.wants_transmit()
+        self.unfinished().next().is_none() && !self.wants_transmit(true)
     }
 
     /// The processes that have not ended themselves. What an exited one left behind is no longer the session's, though

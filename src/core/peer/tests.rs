@@ -85,7 +85,7 @@ impl Rig {
 
     /// Everything that is to be sent now.
     fn out(&mut self) -> Vec<Value> {
-        std::iter::from_fn(|| self.peer.poll_transmit())
+        std::iter::from_fn(|| self.peer.poll_transmit(true))
             .map(|message| serde_json::from_slice(&message).unwrap())
             .collect()
     }

@@ -11,13 +11,16 @@ use crate::wire::method;
 use crate::wire::process::{ClosedParams, ExitedParams};
 
 impl Peer {
-    /// The next message for the client: an answer, or else one event of the process whose turn it is, or an answer with
-    /// many bytes of files when it is the turn of these. The caller sends it or loses it.
-    pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
+    /// The next message for the client: an answer, or else, if there is `room`, one event of the process whose turn it is,
+    /// or an answer with many bytes of files when it is the turn of these. The caller sends it or loses it.
+    pub(crate) fn poll_transmit(&mut self, room: bool) -> Option<Bytes> {
         let connection = self.connection.as_mut()?;
         if let Some((id, reply)) = connection.answers.pop_front() {
             connection.answer_bytes -= reply.held_bytes();
             return Some(reply.encode(&id));
+        }
+        if !room {
+            return None;
         }
         if let Some(changed) = connection.files.take_changed() {
             return Some(changed);
@@ -39,9 +42,9 @@ impl Peer {
     }
 
     /// Whether [`Self::poll_transmit`] has something.
-    pub(crate) fn wants_transmit(&self) -> bool {
+    pub(crate) fn wants_transmit(&self, room: bool) -> bool {
         self.connection.as_ref().is_some_and(|connection| {
-            !connection.answers.is_empty() || connection.files.has_answer() || !self.round.is_empty()
+            !connection.answers.is_empty() || room && (connection.files.has_answer() || !self.round.is_empty())
         })
     }
 

@@ -33,6 +33,7 @@ pub(super) struct Socket {
     waiting: VecDeque<Frame>,
     /// Pings whose answers may still be buffered.
     pings: usize,
+    answered_mark: Option<u64>,
     close_queued: bool,
     max_message_bytes: u64,
 }
@@ -54,6 +55,7 @@ impl Socket {
             stream: WebSocketStream::from_partially_read(counted, early, role, Some(config)).await,
             waiting: VecDeque::new(),
             pings: 0,
+            answered_mark: None,
             close_queued: false,
             max_message_bytes: limits.max_message_bytes as u64,
         }
@@ -151,7 +153,12 @@ impl Socket {
                 Some(Ok(Message::Text(text))) => return Poll::Ready(Some(Ok(text.into()))),
                 Some(Ok(Message::Binary(bytes))) => return Poll::Ready(Some(Ok(bytes))),
                 Some(Ok(Message::Ping(_))) => self.pings += 1,
-                Some(Ok(Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Ok(Message::Pong(payload))) => {
+                    // One that nobody asked for is allowed, and means nothing.
+                    let mark = payload.as_ref().try_into().ok().map(u64::from_be_bytes);
+                    self.answered_mark = mark.or(self.answered_mark);
+                }
+                Some(Ok(Message::Frame(_))) => {}
                 Some(Ok(Message::Close(frame))) => {
                     self.close_queued = true;
                     // The answer is queued; what cannot leave now leaves when the sending half is closed.
@@ -308,12 +315,12 @@ impl Sink<Bytes> for WebSocketSender {
 }
 
 impl Outgoing for WebSocketSender {
-    fn start_ping(&mut self) -> PingStart {
+    fn start_ping(&mut self, mark: u64) -> PingStart {
         let mut socket = self.socket.lock();
+        let payload = Bytes::copy_from_slice(&mark.to_be_bytes());
         // Control frames may stand between fragments, so that a ping never waits for a large message. If the buffer is
         // full, bytes are on their way already, and the peer has enough to answer to.
-        let queued =
-            !socket.close_queued && Pin::new(&mut socket.stream).start_send(Message::Ping(Bytes::new())).is_ok();
+        let queued = !socket.close_queued && Pin::new(&mut socket.stream).start_send(Message::Ping(payload)).is_ok();
         if queued { PingStart::Queued } else { PingStart::Busy }
     }
 
@@ -344,6 +351,10 @@ impl Stream for WebSocketReceiver {
 impl Incoming for WebSocketReceiver {
     fn received_bytes(&self) -> u64 {
         self.socket.lock().stream.get_ref().received_bytes
+    }
+
+    fn answered_mark(&self) -> Option<u64> {
+        self.socket.lock().answered_mark
     }
 }
 

@@ -280,9 +280,9 @@ async fn text_binary_and_fragments_with_control_frames_between_are_the_same() {
 #[tokio::test]
 async fn every_byte_counts_as_life_and_a_dropped_receive_loses_nothing() {
     let (mut client, (mut out, mut input)) = raw_client().await;
-    assert_eq!(out.start_ping(), PingStart::Queued);
+    assert_eq!(out.start_ping(7), PingStart::Queued);
     out.flush().await.unwrap();
-    assert_eq!(read_frame(&mut client).await, (0x89, Vec::new()));
+    assert_eq!(read_frame(&mut client).await, (0x89, 7_u64.to_be_bytes().to_vec()));
     let before = input.received_bytes();
     let whole = frame(0x81, b"{\"half\":1}");
     for (index, byte) in whole.iter().enumerate() {
@@ -297,11 +297,18 @@ async fn every_byte_counts_as_life_and_a_dropped_receive_loses_nothing() {
     }
     assert_eq!(input.next().await.unwrap().unwrap(), "{\"half\":1}");
     assert_eq!(input.received_bytes(), before + whole.len() as u64);
-    client.write_all(&frame(0x8a, b"")).await.unwrap();
-    while input.received_bytes() == before + whole.len() as u64 {
+    assert_eq!(input.answered_mark(), None);
+    client.write_all(&frame(0x8a, &7_u64.to_be_bytes())).await.unwrap();
+    while input.answered_mark().is_none() {
         assert!(input.next().now_or_never().is_none());
         tokio::task::yield_now().await;
     }
+    assert_eq!(input.answered_mark(), Some(7));
+    assert!(input.received_bytes() > before + whole.len() as u64);
+    // Answers to nothing, of any form, change nothing.
+    client.write_all(&[frame(0x8a, b""), frame(0x8a, b"nine byte"), frame(0x81, b"{}")].concat()).await.unwrap();
+    assert_eq!(input.next().await.unwrap().unwrap(), "{}");
+    assert_eq!(input.answered_mark(), Some(7));
 }
 
 #[tokio::test]
@@ -310,7 +317,7 @@ async fn no_frame_is_above_16_mib_and_order_is_kept_around_large_messages() {
     let sending = tokio::spawn(async move {
         out.feed(Bytes::from_static(b"before")).await.unwrap();
         out.feed(Bytes::from(vec![b'x'; (40 << 20) + 5])).await.unwrap();
-        assert_eq!(out.start_ping(), PingStart::Queued);
+        assert_eq!(out.start_ping(7), PingStart::Queued);
         out.feed(Bytes::from_static(b"after")).await.unwrap();
         out.close().await.unwrap();
         drop(_input);

@@ -224,7 +224,7 @@ fn an_event_of_a_process_waits_for_no_more_than_one_block_and_gets_as_many_bytes
         rig.event(process, chunk());
     }
     let mut order = Vec::new();
-    while let Some(message) = rig.peer.poll_transmit() {
+    while let Some(message) = rig.peer.poll_transmit(true) {
         let message: Value = serde_json::from_slice(&message).unwrap();
         order.push(message["id"].as_i64());
         if order.len() < 40 {
@@ -241,7 +241,7 @@ fn chunk() -> Event {
 }
 
 fn message_id(rig: &mut Rig) -> Option<i64> {
-    let message = rig.peer.poll_transmit().expect("a message");
+    let message = rig.peer.poll_transmit(true).expect("a message");
     serde_json::from_slice::<Value>(&message).unwrap()["id"].as_i64()
 }
 

@@ -306,7 +306,7 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
         let mut peer = Peer::new("s".into(), Arc::default(), backend, files, now);
         let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
         peer.attach(now, RequestId::Number(1), Some(&Offer::of(Features::all())), info);
-        let answer: Value = serde_json::from_slice(&peer.poll_transmit().unwrap()).unwrap();
+        let answer: Value = serde_json::from_slice(&peer.poll_transmit(true).unwrap()).unwrap();
         answer["result"]["environmentInfo"]["capabilities"].clone()
     };
     let plain = json!({"version": 1, "features": ["credits", "list"]});

@@ -233,7 +233,7 @@ fn a_client_that_does_not_take_its_answers_is_not_read() {
         asked += 1;
         assert!(asked <= 2_000);
     }
-    rig.peer.poll_transmit();
+    rig.peer.poll_transmit(true);
     assert!(rig.peer.wants_input());
     rig.out();
     let p = rig.run("p");
@@ -265,7 +265,7 @@ fn a_slow_reader_pauses_its_own_processes_only_when_their_window_is_full() {
         let sent = names(&rig.out());
         assert_eq!(sent[..3], ["process/output flood", "process/output quiet", "process/output flood"]);
         assert_eq!(rig.peer.wants_output(flood), !extended, "sent is seen, or not yet");
-        rig.peer.poll_transmit();
+        rig.peer.poll_transmit(true);
         if extended {
             rig.tell(&json!({"method": "longarm/process/ack", "params": {"acks": [["flood", 4], ["?", 1]]}})).unwrap();
             assert!(rig.peer.wants_output(flood));

@@ -213,10 +213,10 @@ impl World {
             }
             Op::Pass(milliseconds) => self.rig.pass(Duration::from_millis(milliseconds)),
             Op::SpuriousTimeout => {
-                let before = (self.rig.peer.poll_timeout(), self.rig.peer.wants_transmit());
+                let before = (self.rig.peer.poll_timeout(), self.rig.peer.wants_transmit(true));
                 if before.0.is_none_or(|at| at > self.rig.now) {
                     self.rig.pass(Duration::ZERO);
-                    assert_eq!(before, (self.rig.peer.poll_timeout(), self.rig.peer.wants_transmit()));
+                    assert_eq!(before, (self.rig.peer.poll_timeout(), self.rig.peer.wants_transmit(true)));
                 }
             }
             Op::CloseStdin(_) | Op::Acknowledge(_) | Op::Attach => {}
@@ -267,7 +267,7 @@ impl World {
     /// Sends some messages, which the client takes at once.
     fn transmit(&mut self, messages: usize) {
         for _ in 0..messages {
-            let Some(message) = self.rig.peer.poll_transmit() else { return };
+            let Some(message) = self.rig.peer.poll_transmit(true) else { return };
             let message: Value = serde_json::from_slice(&message).unwrap();
             match message["id"].as_i64() {
                 Some(id) => self.take_answer(id, &message),
@@ -343,7 +343,7 @@ impl World {
         let held: usize = self.rig.peer.processes.iter().map(|(_, process)| process.stdin.held_bytes()).sum();
         assert_eq!(held, self.rig.peer.stdin_bytes);
         match &self.rig.peer.connection {
-            None => assert!(!self.rig.peer.wants_transmit()),
+            None => assert!(!self.rig.peer.wants_transmit(true)),
             Some(connection) => {
                 let waiting = self.open.len() - connection.answers.len();
                 assert_eq!(connection.calls, waiting, "every call is waiting or answered");
