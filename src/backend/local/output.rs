@@ -14,10 +14,14 @@ use crate::error::WaitError;
 use crate::event::{Closed, Event, Exited, Output, OutputStream, Totals};
 use crate::status::ExitStatus;
 
+#[cfg(test)]
+mod tests;
+
 /// Events on their way to the reader, numbered, and the totals.
 ///
 /// Invariants: output is only pushed while there is [room](EventQueue::has_room), so that at most one chunk more than
-/// the bound is held; nothing follows the end; when the reader is gone, output is counted and not held.
+/// the bound is held; nothing follows the end; when the reader is gone, output is counted and not held; a supervisor that
+/// was ever told that there is no room is woken before the reader has taken all output, whatever it asked since.
 #[derive(Debug)]
 pub(super) struct EventQueue {
     limits: OutputLimits,
@@ -33,7 +37,8 @@ struct State {
     totals: Totals,
     reader: Option<Waker>,
     reader_is_gone: bool,
-    /// The supervisor stopped reading for want of room.
+    /// The supervisor was told that there is no room, and has not been woken since. It may go to sleep on that answer at any
+    /// later time, so that another answer does not take it back.
     paused: bool,
     ended: bool,
 }
@@ -56,13 +61,14 @@ impl EventQueue {
         }
     }
 
-    /// Whether another chunk may be pushed. If not, the supervisor is woken when it may.
+    /// Whether another chunk may be pushed. If not, the supervisor is woken when it may, also if it has heard otherwise
+    /// meanwhile.
     pub(super) fn has_room(&self) -> bool {
         let mut state = self.lock();
         let room = state.reader_is_gone
             || (state.held_bytes < self.limits.retained_bytes.max(1)
                 && state.held_chunks < self.limits.retained_chunks.max(1));
-        state.paused = !room;
+        state.paused |= !room;
         room
     }
 

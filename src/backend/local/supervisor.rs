@@ -167,16 +167,12 @@ impl Supervisor {
     }
 
     /// Reads all that is there, whatever the runtime has heard of it: as much as a pipe can hold at most, since a stream
-    /// can be written to for ever.
-    fn read_all(&mut self, cx: &mut Context<'_>, now: Instant) {
+    /// can be written to for ever. Returns whether there may be more right now.
+    fn read_all(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         for stream in self.streams.iter_mut().flatten() {
             stream.reader.look_again();
         }
-        for _ in 0..POLLS_FOR_ALL {
-            if !self.read(cx, now) {
-                break;
-            }
-        }
+        (0..POLLS_FOR_ALL).all(|_| self.read(cx, now))
     }
 
     /// Reads one chunk of a stream.
@@ -288,11 +284,11 @@ impl Supervisor {
         }
     }
 
-    /// Looks whether the process has ended, and reports it.
-    fn look_for_exit(&mut self, cx: &mut Context<'_>, now: Instant) {
-        let Phase::Running(watch) = &mut self.phase else { return };
+    /// Looks whether the process has ended, and reports it. Returns whether there may be more to read right now.
+    fn look_for_exit(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Phase::Running(watch) = &mut self.phase else { return false };
         let status = match watch.poll_exited(cx) {
-            Poll::Pending => return,
+            Poll::Pending => return false,
             Poll::Ready(Ok(())) => match &self.shared.control().child {
                 Some(child) => child.exit_status(),
                 None => Ok(None),
@@ -304,7 +300,7 @@ impl Supervisor {
         self.phase = Phase::Exited { at: now };
         self.time_limit = None;
         self.end_gathering();
-        self.read_all(cx, now);
+        let more = self.read_all(cx, now);
         let mut control = self.shared.control();
         control.exited = true;
         if let Some(child) = control.child.as_mut().filter(|child| child.outlives_leader()) {
@@ -315,6 +311,7 @@ impl Supervisor {
             drop(control);
         }
         self.shared.events.push_exited(status.with_limit(self.limit_exceeded));
+        more
     }
 
     /// Looks whether the streams have ended or are to be given up, and reports that.
@@ -323,7 +320,8 @@ impl Supervisor {
             return;
         }
         if self.cut_at().is_some_and(|deadline| deadline <= now) && self.shared.events.has_room() {
-            self.read_all(cx, now);
+            // If they are not given up, it is for want of room, for which the reader wakes us.
+            let _more = self.read_all(cx, now);
             if self.shared.events.has_room() {
                 self.cut_streams();
             }
@@ -410,7 +408,7 @@ impl Supervisor {
             _ => None,
         };
         // Without room the reader wakes us.
-        let cut = if self.shared.events.has_room() { self.cut_at() } else { None };
+        let cut = self.cut_at().filter(|_| self.shared.events.has_room());
         [stop, time_limit, linger, cut].into_iter().flatten().min()
     }
 
@@ -460,7 +458,7 @@ impl Future for Supervisor {
             this.end_gathering();
         }
         let mut again = this.read(cx, now);
-        this.look_for_exit(cx, now);
+        again |= this.look_for_exit(cx, now);
         this.look_for_close(cx, now);
         this.linger(now);
         if matches!(this.phase, Phase::Over) {
