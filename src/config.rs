@@ -73,11 +73,13 @@ impl Default for Keepalive {
 ///
 /// - A session holds ([`max_processes`](Self::max_processes) + twice the larger of it and
 ///   [`max_closed_processes`](Self::max_closed_processes)) × ([`output.retained_bytes`](OutputLimits::retained_bytes) +
-///   [`output.chunk_bytes`](OutputLimits::chunk_bytes)) of output at most; and
-///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of input that is not written yet.
+///   [`output.chunk_bytes`](OutputLimits::chunk_bytes)) of output at most; for each of its
+///   [`max_processes`](Self::max_processes), [`stdin_queue_bytes`](Self::stdin_queue_bytes) of input that is not written
+///   yet; and [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of further input for all of them.
 /// - A connection holds one message of [`messages.max_message_bytes`](MessageLimits::max_message_bytes) that is being
-///   received and one of 64 MiB that is being sent, 4 MiB of answers that its peer does not take, and the
-///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) that it shares with its session.
+///   received and one of 64 MiB that is being sent, 4 MiB of answers that its peer does not take and one more, and
+///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of requests without an answer, with 1 MiB more for
+///   those that wait for nothing.
 /// - A server holds [`max_sessions`](Self::max_sessions) and [`max_connections`](Self::max_connections) of them.
 ///
 /// With the defaults the sums are larger than any machine: they protect from one process, one request and one connection
@@ -99,6 +101,10 @@ pub struct ServerConfig {
     pub remembered_write_ids: usize,
     /// Writes queued for each process before further ones wait for their answer. 128, as the reference.
     pub stdin_queue_writes: usize,
+    /// Bytes of accepted writes that a process has not taken yet, before further writes wait for their answer; a single
+    /// write may be larger. 1 MiB. Input within it never counts against others, so that a process that does not read its
+    /// input holds up its own writes only.
+    pub stdin_queue_bytes: usize,
     /// Processes in one session that are not closed. 4,096; one more is refused.
     pub max_processes: usize,
     /// Closed processes that one session retains. 4,096. Beyond it, the one that closed first among those whose end was
@@ -110,7 +116,10 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Requests of one connection that have no answer yet. 4,096; one more is refused.
     pub max_requests_in_flight: usize,
-    /// Bytes of requests of one connection that have no answer yet. 128 MiB; more is refused.
+    /// Bytes of requests of one connection that have no answer yet; and, as much again, of writes of one session beyond
+    /// [`stdin_queue_bytes`](Self::stdin_queue_bytes). 128 MiB; more is refused. A write that is refused so is missing in
+    /// what its process reads, so that towards a client with extensions, which sends on before it is answered, later writes
+    /// to that process fail too.
     pub max_request_bytes_in_flight: usize,
     /// Files that one connection may have open. 128, as the reference; one more is refused.
     pub max_file_handles: usize,
@@ -121,6 +130,8 @@ pub struct ServerConfig {
     pub max_file_bytes_in_flight: usize,
     /// Bounds on messages.
     pub messages: MessageLimits,
+    /// How long a connection may take from its beginning until it has a session. 30 s.
+    pub initialize_timeout: Duration,
     /// Signs of life.
     pub keepalive: Keepalive,
     /// Grace time of processes when the server stops. 2 s. The running processes of an expired session are killed at
@@ -136,6 +147,7 @@ impl Default for ServerConfig {
             output: OutputLimits::default(),
             remembered_write_ids: 4_096,
             stdin_queue_writes: 128,
+            stdin_queue_bytes: 1 << 20,
             max_processes: 4_096,
             max_closed_processes: 4_096,
             max_sessions: 1_024,
@@ -146,6 +158,7 @@ impl Default for ServerConfig {
             max_read_file_bytes: 512 << 20,
             max_file_bytes_in_flight: 8 << 20,
             messages: MessageLimits::default(),
+            initialize_timeout: Duration::from_secs(30),
             keepalive: Keepalive::default(),
             shutdown_grace: Duration::from_secs(2),
         }

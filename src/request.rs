@@ -253,6 +253,15 @@ impl ExecRequest {
         if let Some(RequestPath::Native(path)) = &self.cwd {
             check_nul(path.as_os_str(), || "cwd".into())?;
         }
+        if let Some(policy) = self.env_policy.as_ref().and_then(|policy| policy.portable()) {
+            for (name, value) in policy.variables() {
+                check_variable_name(name.as_ref())?;
+                check_nul(value.as_ref(), || format!("the value of the policy's variable {name:?}"))?;
+            }
+        }
+        if let Some(Metadata { tool_call_id: Some(id), .. }) = &self.metadata {
+            check_nul(id.as_ref(), || "metadata.toolCallId".into())?;
+        }
         Ok(())
     }
 
@@ -260,13 +269,15 @@ impl ExecRequest {
     ///
     /// # Errors
     ///
-    /// An [`InvalidRequest`]: `ForeignPath`, `RelativeCwd`, or `NoCwd` if there is neither.
+    /// An [`InvalidRequest`]: `ForeignPath`, `Nul`, `RelativeCwd`, or `NoCwd` if there is neither.
     pub fn host_cwd(&self, default: Option<&Path>) -> Result<PathBuf, InvalidRequest> {
         let cwd = match &self.cwd {
             Some(RequestPath::Uri(uri)) => uri.to_host_native_path()?,
             Some(RequestPath::Native(path)) => path.clone(),
             None => default.ok_or(InvalidRequest::NoCwd)?.to_path_buf(),
         };
+        // A URI may stand for a path that holds one.
+        check_nul(cwd.as_os_str(), || "cwd".into())?;
         if cwd.is_absolute() { Ok(cwd) } else { Err(InvalidRequest::RelativeCwd { path: cwd }) }
     }
 }
@@ -543,6 +554,16 @@ fn check_nul(text: &OsStr, element: impl FnOnce() -> String) -> Result<(), Inval
         return Err(InvalidRequest::Nul { element: element() });
     }
     Ok(())
+}
+
+/// Checks a variable that somebody else than the request made: a policy of the host's own, or the base environment, in
+/// which Windows keeps names such as `=C:`.
+pub(crate) fn check_made_variable(name: &OsStr, value: &OsStr) -> Result<(), InvalidRequest> {
+    let bytes = name.as_encoded_bytes();
+    if bytes.is_empty() || bytes.iter().skip(1).any(|byte| *byte == b'=') || bytes.contains(&0) {
+        return Err(InvalidRequest::VariableName { name: name.to_string_lossy().into_owned() });
+    }
+    check_nul(value, || format!("the value of the variable {:?}", name.to_string_lossy()))
 }
 
 fn check_variable_name(name: &OsStr) -> Result<(), InvalidRequest> {

@@ -111,7 +111,8 @@ pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`WriteError`]; then an unknown part may have been written only if it is `Disconnected`.
+    /// A [`WriteError`]; then a part of `data`, from its beginning, may have been written. Nothing ever follows it: after
+    /// the failure of a write, all later ones fail too.
     ///
     /// # Cancel safety
     ///

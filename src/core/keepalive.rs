@@ -2,7 +2,8 @@
 //!
 //! Any byte from the peer is a sign of life, also inside a message that is not complete yet: a peer that is busy sending
 //! something huge is alive. What we send is none. While we do not read, because the peer does not take our answers, its
-//! silence says nothing, and its time stands still.
+//! silence says nothing: then what it takes of what we send is the sign of life. Where the transport cannot say how much
+//! that is, its time stands still.
 //!
 //! Used by both sides. Invariants: a spurious timeout changes nothing; time that goes back is taken as standing still.
 
@@ -16,6 +17,8 @@ use crate::time::{Instant, after};
 pub(crate) struct Keepalive {
     config: Config,
     received_bytes: u64,
+    /// Known only if the transport says.
+    sent_bytes: Option<u64>,
     last_life: Instant,
     next_ping: Instant,
     listening: bool,
@@ -43,6 +46,7 @@ impl Keepalive {
         Self {
             config,
             received_bytes: 0,
+            sent_bytes: None,
             last_life: now,
             next_ping: after(now, config.ping_interval),
             listening: true,
@@ -58,9 +62,17 @@ impl Keepalive {
         }
     }
 
+    /// How many bytes the transport has got rid of so far.
+    pub(crate) fn handle_sent(&mut self, now: Instant, sent_bytes: u64) {
+        let before = self.sent_bytes.replace(sent_bytes);
+        if !self.listening && before.is_none_or(|before| sent_bytes > before) {
+            self.last_life = self.last_life.max(now);
+        }
+    }
+
     /// Whether this end reads from now on.
     pub(crate) fn set_listening(&mut self, now: Instant, listening: bool) {
-        if listening && !self.listening {
+        if listening != self.listening {
             self.last_life = self.last_life.max(now);
         }
         self.listening = listening;
@@ -76,15 +88,15 @@ impl Keepalive {
         if self.disabled {
             return None;
         }
-        if self.listening { Some(self.next_ping.min(self.deadline())) } else { Some(self.next_ping) }
+        if self.counts() { Some(self.next_ping.min(self.deadline())) } else { Some(self.next_ping) }
     }
 
-    /// Decides what is due. Report received bytes first.
+    /// Decides what is due. Report received and sent bytes first.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Verdict {
         if self.disabled {
             return Verdict::Alive;
         }
-        if self.listening && now >= self.deadline() {
+        if self.counts() && now >= self.deadline() {
             return Verdict::Dead { silence: now.saturating_duration_since(self.last_life) };
         }
         if now >= self.next_ping {
@@ -92,6 +104,11 @@ impl Keepalive {
             return Verdict::Ping;
         }
         Verdict::Alive
+    }
+
+    /// Whether there are signs of life to be missed.
+    const fn counts(&self) -> bool {
+        self.listening || self.sent_bytes.is_some()
     }
 
     fn deadline(&self) -> Instant {

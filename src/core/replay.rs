@@ -52,6 +52,8 @@ pub(crate) struct ProcessLog {
     totals: Totals,
     /// Bytes that the backend itself reported as lost; `None` once it could not say how many.
     lost_by_backend: Option<u64>,
+    /// How many bytes came in all, with those of which the backend said that they are lost. It only rises.
+    position: u64,
     /// The last event that the client was sent, or that came before it attached.
     sent: u64,
     confirmed: u64,
@@ -122,6 +124,8 @@ pub(crate) struct Reading {
     pub(crate) next_seq: u64,
     /// Bytes of output that came before the first chunk of `chunks`; all of them, if there is none.
     pub(crate) offset: u64,
+    /// Whether retained output follows the last chunk.
+    pub(crate) more: bool,
 }
 
 impl ProcessLog {
@@ -137,6 +141,7 @@ impl ProcessLog {
             failure: None,
             totals: Totals { stdout: 0, stderr: 0, pty: 0 },
             lost_by_backend: Some(0),
+            position: 0,
             sent: 0,
             confirmed: 0,
             backlog: None,
@@ -154,7 +159,8 @@ impl ProcessLog {
             if !self.can_count(1, chunk.len() as u64) {
                 return self.fail(BEYOND_LIMIT.into());
             }
-            let offset = self.end_offset();
+            let offset = self.position;
+            self.position += chunk.len() as u64;
             self.totals.add(stream, chunk.len() as u64);
             self.retained_bytes += chunk.len();
             let seq = self.take_seq();
@@ -172,6 +178,7 @@ impl ProcessLog {
             return self.fail(BEYOND_LIMIT.into());
         }
         self.next_seq += events;
+        self.position += bytes.unwrap_or(0);
         self.lost_by_backend = match (self.lost_by_backend, bytes) {
             (Some(lost), Some(more)) => Some(lost.saturating_add(more)),
             _ => None,
@@ -329,15 +336,16 @@ impl ProcessLog {
                 break;
             }
         }
-        let complete = rest.peek().is_none() && max_bytes.is_none();
+        let more = rest.peek().is_some();
+        let complete = !more && max_bytes.is_none();
         let next_seq = match chunks.last() {
             Some(last) if !complete => last.seq + 1,
             _ => self.next_seq,
         };
-        let offset = chunks.first().map_or_else(|| self.end_offset(), |chunk| chunk.offset);
+        let offset = chunks.first().map_or(self.position, |chunk| chunk.offset);
         let upto = chunks.last().map_or(after_seq, |chunk| chunk.seq);
         self.confirm_backlog(upto);
-        Reading { chunks, next_seq, offset }
+        Reading { chunks, next_seq, offset, more }
     }
 
     pub(crate) const fn next_seq(&self) -> u64 {
@@ -374,7 +382,7 @@ impl ProcessLog {
 
     /// Whether so many events and bytes more leave room for the exit and the close.
     const fn can_count(&self, events: u64, bytes: u64) -> bool {
-        self.next_seq.saturating_add(events) <= LIMIT - 2 && self.end_offset().saturating_add(bytes) <= LIMIT
+        self.next_seq.saturating_add(events) <= LIMIT - 2 && self.position.saturating_add(bytes) <= LIMIT
     }
 
     /// There is one: see [`Self::can_count`].
@@ -386,14 +394,6 @@ impl ProcessLog {
 
     const fn last_seq(&self) -> u64 {
         self.next_seq - 1
-    }
-
-    const fn end_offset(&self) -> u64 {
-        let lost = match self.lost_by_backend {
-            Some(lost) => lost,
-            None => 0,
-        };
-        self.totals.sum().saturating_add(lost)
     }
 
     fn seen(&self) -> u64 {
@@ -414,7 +414,7 @@ impl ProcessLog {
     }
 
     fn unseen_bytes(&self) -> u64 {
-        self.chunks.get(self.first_after(self.seen())).map_or(0, |first| self.end_offset() - first.offset)
+        self.chunks.get(self.first_after(self.seen())).map_or(0, |first| self.position.saturating_sub(first.offset))
     }
 
     fn confirm_backlog(&mut self, upto: u64) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             ┌─ waiting (not answered) ─┐   ┌─ queued (answered `accepted`) ─┐   ┌─ at the backend ─┐
-//!   write ──▶ │ 129th and later          │──▶│ at most 128                    │──▶│ one              │──▶ done
+//!   write ──▶ │ what exceeds the bounds  │──▶│ at most 128, and 1 MiB         │──▶│ one              │──▶ done
 //!             └──────────────────────────┘   └────────────────────────────────┘   └──────────────────┘
 //! ```
 //!
@@ -14,7 +14,8 @@
 //!
 //! 3. A write id is handed to the backend at most once, while it is remembered or waits.
 //! 4. Every call gets one answer, or is given up by [`StdinQueue::abandon_waiting`]; what was given up has no effect.
-//! 6. At most `max_queued` writes are queued; what waits is bounded by whoever admits calls.
+//! 6. At most `max_queued` writes are queued; those that are accepted and not done have at most `max_bytes` bytes, or are
+//!    one; what waits is bounded by whoever admits calls, for which [`StdinQueue::excess_bytes`] counts.
 
 use std::collections::VecDeque;
 
@@ -27,13 +28,17 @@ use super::dedupe::AcceptedWrites;
 pub(crate) struct StdinQueue<C> {
     state: State,
     max_queued: usize,
+    max_bytes: usize,
     accepted: AcceptedWrites,
     waiting: VecDeque<Waiting<C>>,
     queued: VecDeque<Job>,
     /// The size of what the backend is busy with.
     busy: Option<usize>,
     answers: VecDeque<(C, Answer)>,
-    held_bytes: usize,
+    /// Bytes that wait, with the ids of their writes.
+    waiting_bytes: usize,
+    /// Bytes that are queued, or at the backend.
+    accepted_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,14 @@ impl Wanted {
             Self::Close => 0,
         }
     }
+
+    /// What it holds while it waits.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Write { id, data } => id.len() + data.len(),
+            Self::Close => 0,
+        }
+    }
 }
 
 /// Something for the backend to do. Report its end by [`StdinQueue::handle_done`].
@@ -99,23 +112,26 @@ pub(crate) enum Done {
 
 impl<C> StdinQueue<C> {
     /// For a process whose standard input is a pipe or a terminal, or not (`open`).
-    pub(crate) fn new(open: bool, max_queued: usize, remembered_ids: usize) -> Self {
+    pub(crate) fn new(open: bool, max_queued: usize, max_bytes: usize, remembered_ids: usize) -> Self {
         Self {
             state: if open { State::Open } else { State::Null },
             max_queued: max_queued.max(1),
+            max_bytes,
             accepted: AcceptedWrites::new(remembered_ids),
             waiting: VecDeque::new(),
             queued: VecDeque::new(),
             busy: None,
             answers: VecDeque::new(),
-            held_bytes: 0,
+            waiting_bytes: 0,
+            accepted_bytes: 0,
         }
     }
 
     /// A call to write `data`, named `id`.
     pub(crate) fn handle_write(&mut self, call: C, id: String, data: Bytes) {
-        self.held_bytes += data.len();
-        self.waiting.push_back(Waiting { call, what: Wanted::Write { id, data } });
+        let what = Wanted::Write { id, data };
+        self.waiting_bytes += what.held_bytes();
+        self.waiting.push_back(Waiting { call, what });
         self.promote();
     }
 
@@ -127,7 +143,7 @@ impl<C> StdinQueue<C> {
 
     /// The backend is done with the job that it was given.
     pub(crate) fn handle_done(&mut self, done: Done) {
-        self.held_bytes -= self.busy.take().unwrap_or(0);
+        self.accepted_bytes -= self.busy.take().unwrap_or(0);
         match done {
             Done::Applied => {}
             Done::Gone => self.drop_all(State::Gone),
@@ -142,11 +158,19 @@ impl<C> StdinQueue<C> {
         self.promote();
     }
 
+    /// A write was refused before it came here: what would follow it would follow a hole. What waits fails, and so does
+    /// whatever comes.
+    pub(crate) fn handle_refusal(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Failed;
+        }
+        self.promote();
+    }
+
     /// The client is gone: what was not accepted has no effect.
     pub(crate) fn abandon_waiting(&mut self) {
-        for waiting in self.waiting.drain(..) {
-            self.held_bytes -= waiting.what.len();
-        }
+        self.waiting.clear();
+        self.waiting_bytes = 0;
         self.answers.clear();
     }
 
@@ -169,17 +193,30 @@ impl<C> StdinQueue<C> {
         Some(job)
     }
 
-    /// Bytes that wait, are queued, or are at the backend.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
+    /// How many of the bytes that wait, are queued, or are at the backend, exceed what every process may have.
+    pub(crate) const fn excess_bytes(&self) -> usize {
+        self.excess_with(0)
+    }
+
+    /// The same, with `more` bytes.
+    pub(crate) const fn excess_with(&self, more: usize) -> usize {
+        let held = self.waiting_bytes.saturating_add(self.accepted_bytes).saturating_add(more);
+        held.saturating_sub(self.max_bytes)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.waiting_bytes + self.accepted_bytes
     }
 
     /// Moves what may be accepted from the waiting to the queue.
     fn promote(&mut self) {
         while let Some(first) = self.waiting.front() {
             let known = matches!(&first.what, Wanted::Write { id, .. } if self.accepted.contains(id));
-            let full = self.state == State::Open && self.queued.len() >= self.max_queued;
-            if full && !known {
+            let size = first.what.len();
+            let too_much = size > 0 && self.accepted_bytes > 0 && self.accepted_bytes + size > self.max_bytes;
+            let full = self.queued.len() >= self.max_queued || too_much;
+            if full && self.state == State::Open && !known {
                 return;
             }
             let Some(Waiting { call, what }) = self.waiting.pop_front() else { return };
@@ -189,7 +226,7 @@ impl<C> StdinQueue<C> {
     }
 
     fn accept(&mut self, what: Wanted, known: bool) -> Answer {
-        let size = what.len();
+        self.waiting_bytes -= what.held_bytes();
         let answer = match self.state {
             // An earlier acceptance stands, whatever has become of standard input since.
             _ if known => Answer::Accepted,
@@ -203,8 +240,8 @@ impl<C> StdinQueue<C> {
                 if answer == Answer::Accepted && !known {
                     self.accepted.insert(&id);
                     if open && !data.is_empty() {
+                        self.accepted_bytes += data.len();
                         self.queued.push_back(Job::Write(data));
-                        return answer;
                     }
                 }
             }
@@ -217,14 +254,13 @@ impl<C> StdinQueue<C> {
                 }
             }
         }
-        self.held_bytes -= size;
         answer
     }
 
     fn drop_all(&mut self, state: State) {
         for job in self.queued.drain(..) {
             if let Job::Write(data) = job {
-                self.held_bytes -= data.len();
+                self.accepted_bytes -= data.len();
             }
         }
         if self.state == State::Open {

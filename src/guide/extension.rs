@@ -13,7 +13,7 @@
 //! | `resize` | [`Process::resize`](crate::Process::resize), terminals of any initial size | `Unsupported`; 24 rows of 80 columns |
 //! | `signal` | [`Process::signal`](crate::Process::signal) by name | interrupt only |
 //! | `terminate` | a grace time; the descendants of an exited process | killed at once; `Unsupported` |
-//! | `exit` | signal and limit in the status; byte totals | 128 + *n* as an exit code; no totals |
+//! | `exit` | signal and exceeded limit (`timedOut`, `limit`) in the status; byte totals | 128 + *n* as an exit code; no totals |
 //! | `limits` | time and output limits kept by the executor | kept by the client |
 //! | `list` | the session's processes | `Unsupported` |
 //!

@@ -15,6 +15,14 @@ pub enum NativePath {
 }
 
 impl NativePath {
+    /// Whether it holds a NUL, which would cut it short.
+    pub fn contains_nul(&self) -> bool {
+        match self {
+            Self::Posix(bytes) => bytes.contains(&0),
+            Self::Windows(units) => units.contains(&0),
+        }
+    }
+
     /// The native form of a text.
     pub fn from_text(text: &str, convention: PathConvention) -> Self {
         match convention {

@@ -15,7 +15,7 @@ use super::link::Link;
 use super::registry::{CLOSE_PATIENCE, Registry};
 use super::session_task::{Attach, End};
 use crate::core::peer::lobby::{self, Step};
-use crate::error::TransportError;
+use crate::error::{PeerMisbehaved, TransportError};
 use crate::time;
 use crate::transport::{CloseReason, Transport};
 
@@ -30,7 +30,15 @@ pub(super) async fn serve(registry: &Arc<Registry>, transport: Box<dyn Transport
         }
     };
     let mut link = Some(link);
-    let lobby = lobby(registry, &mut link);
+    let patience = registry.config().initialize_timeout;
+    // One time for all that comes before a session: what the client says, what it does not take, and what the place is
+    // asked for it.
+    let lobby = async {
+        match tokio::time::timeout(patience, lobby(registry, &mut link)).await {
+            Ok(result) => result,
+            Err(_) => Err(PeerMisbehaved::Protocol(format!("no session within {} s", patience.as_secs())).into()),
+        }
+    };
     let in_lobby = match select(pin!(registry.shutdown_begun()), pin!(lobby)).await {
         Either::Left(((), _)) => Ok(None),
         Either::Right((result, _)) => result,

@@ -115,6 +115,9 @@ impl Link {
     /// Pings when it is time, and says when the client has been silent for too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), ServeError> {
         self.pacing.handle_timeout(now);
+        if let Some(sent) = self.outgoing.sent_bytes() {
+            self.keepalive.handle_sent(now, sent);
+        }
         match self.keepalive.handle_timeout(now) {
             Verdict::Alive => {}
             Verdict::Ping => self.ping(now),

@@ -210,6 +210,10 @@ impl Session {
     fn poll_events_of(&mut self, slot: usize, now: Instant) -> bool {
         let Some(key) = self.slots.key_at(slot) else { return false };
         for pulled in 0..EVENTS_A_TURN {
+            if self.peer.is_closed(key) {
+                self.slots.end_events(slot);
+                return pulled > 0;
+            }
             if !self.peer.wants_output(key) {
                 // It stays ready, and is asked again on every turn: whatever makes room comes by this task.
                 self.slots.put_back(slot);

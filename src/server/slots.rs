@@ -165,6 +165,17 @@ impl Slots {
         next
     }
 
+    /// Nothing more is to be pulled of the process in this slot, which was taken with [`Self::take_ready`]. Its stream is
+    /// dropped, which tells the backend so.
+    pub(super) fn end_events(&mut self, index: usize) {
+        if let Some(Some(slot)) = self.slots.get_mut(index) {
+            slot.is_ready = false;
+            if let Process::Started { events, .. } = &mut slot.process {
+                *events = None;
+            }
+        }
+    }
+
     fn get_mut(&mut self, key: ProcessKey) -> Option<&mut Slot> {
         self.slots.get_mut(key.slot())?.as_mut().filter(|slot| slot.key == key)
     }

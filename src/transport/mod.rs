@@ -35,6 +35,12 @@ pub trait Outgoing: Sink<Bytes, Error = TransportError> + fmt::Debug + Send + Un
         PingStart::Unsupported
     }
 
+    /// How many bytes have been handed to the system so far, if that is known. While this end does not read, their going on
+    /// is the peer's sign of life.
+    fn sent_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Says why the connection is about to be closed; followed by `poll_close`.
     fn set_close_reason(&mut self, reason: CloseReason) {
         let _ = reason;

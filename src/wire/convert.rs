@@ -72,24 +72,26 @@ impl From<environment::EnvironmentInfo> for EnvironmentInfo {
 impl ExitedExtension {
     /// What of a status the exit code does not say. None if it says everything.
     pub fn of(status: ExitStatus) -> Option<Self> {
-        let extension = Self { signal: status.signal(), limit: status.limit_exceeded().map(Into::into) };
+        let limit = status.limit_exceeded().map(Limit::from);
+        let extension = Self { signal: status.signal(), timed_out: limit == Some(Limit::Time), limit };
         (extension != Self::default()).then_some(extension)
     }
 
     /// The status that an exit code and these members stand for.
     pub fn status(self, exit_code: i32) -> ExitStatus {
-        exit_status(exit_code, self.signal, self.limit)
+        exit_status(exit_code, self.signal, self.timed_out, self.limit)
     }
 }
 
 impl ReadExtension {
     /// The status that an exit code and these members stand for.
     pub fn status(&self, exit_code: i32) -> ExitStatus {
-        exit_status(exit_code, self.signal, self.limit)
+        exit_status(exit_code, self.signal, self.timed_out, self.limit)
     }
 }
 
-fn exit_status(exit_code: i32, signal: Option<Signal>, limit: Option<Limit>) -> ExitStatus {
+fn exit_status(exit_code: i32, signal: Option<Signal>, timed_out: bool, limit: Option<Limit>) -> ExitStatus {
+    let limit = limit.or(timed_out.then_some(Limit::Time));
     signal.map_or_else(|| ExitStatus::from_wire(exit_code), ExitStatus::signaled).with_limit(limit.map(Into::into))
 }
 

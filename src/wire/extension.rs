@@ -1,6 +1,7 @@
 //! What goes beyond the plain wire: the offer, members in objects `longarm`, and methods `longarm/…`.
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::request::{ProcessId, Signal};
 
@@ -54,14 +55,40 @@ pub struct TerminateExtension {
 }
 
 /// Additional members of `process/exited`.
+///
+/// A word that is not known here counts as absent, as an unknown member does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", from = "ExitedWords")]
 pub struct ExitedExtension {
     /// The signal that ended the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signal>,
+    /// Whether the executor ended the process for its time limit. It says no more than [`limit`](Self::limit) does, in the
+    /// word that a client may look for that knows of no other limit.
+    #[serde(skip_serializing_if = "is_false")]
+    pub timed_out: bool,
     /// The limit for which the executor ended the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+}
+
+/// The same, as it comes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExitedWords {
+    signal: Option<Word<Signal>>,
+    timed_out: Option<bool>,
+    limit: Option<Word<Limit>>,
+}
+
+impl From<ExitedWords> for ExitedExtension {
+    fn from(words: ExitedWords) -> Self {
+        Self {
+            signal: words.signal.and_then(Word::known),
+            timed_out: words.timed_out.unwrap_or(false),
+            limit: words.limit.and_then(Word::known),
+        }
+    }
 }
 
 /// A limit of a request.
@@ -107,11 +134,21 @@ pub struct ReadExtension {
     pub total_bytes: TotalBytes,
     /// Bytes on all streams that precede the first returned chunk, or all if none is returned.
     pub offset: u64,
+    /// The number of the exit, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_seq: Option<u64>,
+    /// Whether retained output follows the last returned chunk. Without a limit of the request, that is the case if there
+    /// is more than fits into one message; then the next number of the result is not the process's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
     /// As in [`ExitedExtension`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signal>,
     /// As in [`ExitedExtension`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub timed_out: bool,
+    /// As in [`ExitedExtension`].
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// As in [`ClosedExtension`].
     #[serde(default, skip_serializing_if = "is_false")]
@@ -209,6 +246,27 @@ pub enum ProcessState {
     Exited,
     /// Its streams have ended too.
     Closed,
+}
+
+/// A word of a list that a newer peer may have more of.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word<T> {
+    Known(T),
+    Unknown(IgnoredAny),
+}
+
+impl<T> Word<T> {
+    fn known(self) -> Option<T> {
+        match self {
+            Self::Known(word) => Some(word),
+            Self::Unknown(IgnoredAny) => None,
+        }
+    }
+}
+
+fn known<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Word<T>>::deserialize(deserializer)?.and_then(Word::known))
 }
 
 /// Lets serde leave out what is false. The reference is serde's.

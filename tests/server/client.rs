@@ -76,6 +76,11 @@ impl RawClient {
         self.outgoing.send(text.into()).await.expect("the server takes messages");
     }
 
+    /// Sends; false if the connection has ended.
+    pub(crate) async fn try_send_text(&mut self, text: &'static str) -> bool {
+        self.outgoing.send(text.into()).await.is_ok()
+    }
+
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.send_text(json!({"method": method, "params": params}).to_string()).await;
     }

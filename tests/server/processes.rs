@@ -123,6 +123,7 @@ async fn stops_signals_and_limits_tell_what_they_did() {
     client.call("process/start", params).await;
     let exited = client.event("process/exited", "time").await;
     assert_eq!(exited["longarm"]["limit"], "time");
+    assert_eq!(exited["longarm"]["timedOut"], true);
 
     client.start("stop", &["sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done"]).await;
     client.event("process/output", "stop").await;

@@ -114,18 +114,45 @@ async fn a_half_open_connection_frees_its_session_after_the_silence_limit() {
     assert_eq!(back.call("process/read", json!({"processId": "p"})).await["exited"], false);
 }
 
+/// A server that does not mind how long a handshake takes.
+fn patient() -> ServerConfig {
+    let mut config = ServerConfig::default();
+    config.initialize_timeout = Duration::MAX;
+    config
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_shakes_hands_is_given_up_too() {
-    let (server, _) = scripted(ServerConfig::default());
+    let (server, _) = scripted(patient());
     let (client, service) = memory::pair();
     let served = server.serve(Box::new(Pinged::new(service, PingStart::Queued))).await;
     assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
     drop(client);
 }
 
+/// Not even by one that answers pings, or goes on sending what is no request for a session.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_gets_no_session_has_its_time() {
+    let (server, _) = scripted(ServerConfig::default());
+    let (mut client, serving) = RawClient::connect(&server);
+    let begin = tokio::time::Instant::now();
+    // It never reads, so that the server can not go on sending.
+    let message = r#"{"id":1,"method":"environment/status","params":{}}"#;
+    let sending = async {
+        while client.try_send_text(message).await {
+            tokio::time::sleep(SECOND / 100).await;
+        }
+    };
+    let (served, ()) = tokio::join!(serving, sending);
+    let served = served.unwrap();
+    assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Protocol(_)))), "{served:?}");
+    assert_eq!(server.counts().connections, 0);
+    assert!(begin.elapsed() >= 30 * SECOND);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_too_full_for_a_ping_is_given_up_for_its_silence_too() {
-    let (server, _) = scripted(ServerConfig::default());
+    let (server, _) = scripted(patient());
     let (client, service) = memory::pair();
     let served = server.serve(Box::new(Pinged::new(service, PingStart::Busy))).await;
     assert!(matches!(served, Err(ServeError::Peer(PeerMisbehaved::Silent { .. }))));
@@ -134,7 +161,7 @@ async fn a_connection_too_full_for_a_ping_is_given_up_for_its_silence_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transport_without_pings_is_never_given_up_for_its_silence() {
-    let (server, _) = scripted(ServerConfig::default());
+    let (server, _) = scripted(patient());
     let (client, service) = memory::pair();
     let serving =
         tokio::spawn(async move { server.serve(Box::new(Pinged::new(service, PingStart::Unsupported))).await });

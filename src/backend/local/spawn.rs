@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::config::LocalConfig;
 use crate::env_policy::{EnvMap, child_environment};
 use crate::error::{InvalidRequest, SpawnError, Unsupported};
-use crate::request::{ExecRequest, Stdin, TerminalSize};
+use crate::request::{ExecRequest, Stdin, TerminalSize, check_made_variable};
 use crate::sandbox::SandboxError;
 
 /// All that a launch needs, checked and computed: nothing of the host's is read after this.
@@ -56,6 +56,9 @@ impl LaunchPlan {
             &config.reserved_names,
             cfg!(windows),
         );
+        for (name, value) in &env {
+            check_made_variable(name, value)?;
+        }
         Ok(Self {
             program,
             argv,

@@ -22,7 +22,7 @@ pub(super) enum Command {
     Consumed(RouteKey),
     /// Nobody will read the events of this process.
     Discard(RouteKey),
-    /// Nobody waits for this start any more.
+    /// Nobody waits any more for this start, or to be attached to this process.
     Abandon(RouteKey),
     /// Kills the process, with nobody waiting for the answer.
     Kill(RouteKey),

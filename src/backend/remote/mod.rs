@@ -168,14 +168,20 @@ impl Remote {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the process is not followed. It is never ended.
+    /// When the future is dropped, the process is not followed: it is not ended, none of its output counts as read, and it
+    /// can be attached to again.
     pub async fn attach(&self, process_id: ProcessId, after_seq: u64) -> Result<Spawned, WaitError> {
         let link = &self.shared.link;
         let (route, mut events) = link.route();
         let control = RemoteProcess::new(Arc::clone(link), route);
+        // Declared last, so dropped first: nothing of the process is to count as read.
+        let abandon = AbandonOnDrop::new(Arc::clone(link), route);
         let op = Op::Attach { process_id: process_id.clone(), after_seq };
         match link.call_with_events(route, op, &mut events).await? {
-            Answer::Started(started) => Ok(spawned(process_id, control, events, started)),
+            Answer::Started(started) => {
+                abandon.disarm();
+                Ok(spawned(process_id, control, events, started))
+            }
             other => Err(failure::mismatch(&other).into()),
         }
     }

@@ -80,7 +80,7 @@ impl Drop for RemoteProcess {
     }
 }
 
-/// Gives up a start whose future is dropped before it has ended.
+/// Gives up a start, or the attaching to a process, whose future is dropped before it has ended.
 #[derive(Debug)]
 pub(super) struct AbandonOnDrop {
     link: Arc<Link>,
@@ -93,7 +93,7 @@ impl AbandonOnDrop {
         Self { link, route, armed: true }
     }
 
-    /// The start has ended well, and the process has an owner.
+    /// It has ended well, and the process has an owner.
     pub(super) fn disarm(mut self) {
         self.armed = false;
     }

@@ -48,6 +48,39 @@ fn silence_means_nothing_while_we_do_not_listen() {
 }
 
 #[test]
+fn while_we_do_not_listen_what_the_peer_takes_is_its_life() {
+    let (start, mut keepalive) = start();
+    keepalive.handle_sent(start, 0);
+    keepalive.set_listening(start + 40 * SECOND, false);
+    assert_eq!(keepalive.poll_timeout(), Some(start + 30 * SECOND), "for a ping");
+    let mut last = 0;
+    for second in 41..400_u32 {
+        let now = start + second * SECOND;
+        last = u64::from(second / 50);
+        keepalive.handle_sent(now, last);
+        assert!(!matches!(keepalive.handle_timeout(now), Verdict::Dead { .. }), "at {second} s");
+    }
+    // The last of it was taken at 350 s.
+    assert_eq!(keepalive.poll_timeout(), Some(start + 401 * SECOND));
+    assert_eq!(keepalive.handle_timeout(start + 401 * SECOND), Verdict::Ping);
+    let now = start + 410 * SECOND;
+    assert_eq!(keepalive.poll_timeout(), Some(now));
+    keepalive.handle_sent(now, last);
+    assert_eq!(keepalive.handle_timeout(now), Verdict::Dead { silence: 60 * SECOND });
+}
+
+#[test]
+fn while_we_listen_what_the_peer_takes_is_no_life() {
+    let (start, mut keepalive) = start();
+    for second in 1..60_u32 {
+        keepalive.handle_sent(start + second * SECOND, u64::from(second));
+        keepalive.handle_timeout(start + second * SECOND);
+    }
+    let now = start + 60 * SECOND;
+    assert_eq!(keepalive.handle_timeout(now), Verdict::Dead { silence: 60 * SECOND });
+}
+
+#[test]
 fn without_pings_silence_is_no_evidence() {
     let (start, mut keepalive) = start();
     assert_eq!(keepalive.handle_timeout(start + 30 * SECOND), Verdict::Ping);

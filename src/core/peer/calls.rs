@@ -113,7 +113,12 @@ impl Peer {
             tty,
             phase: Phase::Starting { call, held: VecDeque::new() },
             log: ProcessLog::new(self.config.output, self.reader()),
-            stdin: StdinQueue::new(takes_input, self.config.stdin_queue_writes, self.config.remembered_write_ids),
+            stdin: StdinQueue::new(
+                takes_input,
+                self.config.stdin_queue_writes,
+                self.config.stdin_queue_bytes,
+                self.config.remembered_write_ids,
+            ),
             reads: Vec::new(),
             closed_place: None,
             forget_at: None,
@@ -145,11 +150,24 @@ impl Peer {
         self.dispatch_held(now, held);
     }
 
+    /// Cancels a start, and with it those of the same id that wait behind it: they came before what cancels it.
     pub(super) fn cancel_start(&mut self, now: Instant, key: ProcessKey) {
-        let Some(process) = self.processes.get(key) else { return };
+        let Some(process) = self.processes.get_mut(key) else { return };
         let id = process.id.clone();
+        let starts = match &mut process.phase {
+            Phase::Starting { held, .. } => {
+                let is_start = |held: &(Call, Request)| matches!(held.1, Request::Start(_));
+                let (starts, others): (VecDeque<_>, VecDeque<_>) = held.drain(..).partition(is_start);
+                *held = others;
+                starts
+            }
+            Phase::Started => return,
+        };
         self.actions.push_back(Action::CancelStart { process: key });
-        self.end_start(now, key, SpawnError::Cancelled(id));
+        self.end_start(now, key, SpawnError::Cancelled(id.clone()));
+        for (call, _) in starts {
+            self.answer(call, Reply::Fault(SpawnError::Cancelled(id.clone()).into()));
+        }
     }
 
     fn dispatch_held(&mut self, now: Instant, held: VecDeque<(Call, Request)>) {
@@ -239,7 +257,7 @@ impl Peer {
     /// Changes a process's standard input, then does and answers what follows from it.
     pub(super) fn with_stdin(&mut self, key: ProcessKey, change: impl FnOnce(&mut StdinQueue<StdinCall>)) {
         let Some(process) = self.processes.get_mut(key) else { return };
-        let before = process.stdin.held_bytes();
+        let before = process.stdin.excess_bytes();
         change(&mut process.stdin);
         while let Some(job) = process.stdin.poll_job() {
             self.actions.push_back(match job {
@@ -247,7 +265,7 @@ impl Peer {
                 Job::Close => Action::CloseStdin { process: key },
             });
         }
-        self.stdin_bytes = self.stdin_bytes - before + process.stdin.held_bytes();
+        self.stdin_excess = self.stdin_excess - before + process.stdin.excess_bytes();
         while let Some((call, answer)) = self.processes.get_mut(key).and_then(|process| process.stdin.poll_answer()) {
             let (call, reply) = stdin_reply(call, answer);
             self.answer(call, reply);

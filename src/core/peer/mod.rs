@@ -69,6 +69,7 @@ use self::request::{FileRequest, Request};
 use self::retention::ClosedOrder;
 use self::timers::{Timer, Timers};
 use super::replay::Reader;
+use super::stdin_queue::StdinQueue;
 use crate::config::ServerConfig;
 use crate::error::{PeerMisbehaved, WaitError};
 use crate::event::Event;
@@ -105,8 +106,8 @@ pub(crate) struct Peer {
     round: VecDeque<ProcessKey>,
     timers: Timers,
     actions: VecDeque<Action>,
-    /// Bytes of writes that were accepted and are not yet done, or wait.
-    stdin_bytes: usize,
+    /// Bytes of writes that were accepted and are not yet done, or wait, beyond what every process may have of them.
+    stdin_excess: usize,
     next_read: u64,
     last_ticket: u64,
     shutting_down: bool,
@@ -131,8 +132,12 @@ struct Connection {
 const MAX_ANSWERS: usize = 1_024;
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// Calls beyond the limit, for requests that do not wait for a process.
+/// Calls and bytes beyond the limits, for requests that do not wait for a process.
 const RESERVED_CALLS: usize = 64;
+const RESERVED_BYTES: usize = 1 << 20;
+
+/// Longest id of a request. The reference has no limit; ids go wherever their requests wait, and clients count.
+const MAX_REQUEST_ID_BYTES: usize = 1 << 10;
 
 impl Peer {
     /// A session that nobody is attached to yet, in a place with these features, and with files or without.
@@ -159,7 +164,7 @@ impl Peer {
             round: VecDeque::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
-            stdin_bytes: 0,
+            stdin_excess: 0,
             next_read: 0,
             last_ticket: 0,
             shutting_down: false,
@@ -274,6 +279,11 @@ impl Peer {
         })
     }
 
+    /// Whether there is nothing more to be known of `process`: its log is closed, or it is forgotten.
+    pub(crate) fn is_closed(&self, process: ProcessKey) -> bool {
+        self.processes.get(process).is_none_or(|process| process.log.close().is_some())
+    }
+
     /// Whether the events of `process` may be pulled.
     pub(crate) fn wants_output(&self, process: ProcessKey) -> bool {
         self.processes.get(process).is_some_and(|process| process.log.wants_output())
@@ -346,8 +356,9 @@ impl Peer {
             Ok(request) => request,
             Err(fault) => return self.push_answer(id, Reply::Fault(fault)),
         };
-        if let Some(fault) = self.refusal(&request, bytes) {
-            return self.push_answer(id, Reply::Fault(Fault::invalid_request(fault)));
+        if let Some(fault) = self.refusal(&id, &request, bytes) {
+            self.push_answer(id, Reply::Fault(Fault::invalid_request(fault)));
+            return self.note_refusal(&request);
         }
         let Some(connection) = &mut self.connection else { return };
         connection.calls += 1;
@@ -357,13 +368,16 @@ impl Peer {
     }
 
     /// Why a request is refused whatever it asks for: the state of the handshake, or a limit.
-    fn refusal(&self, request: &Request, bytes: usize) -> Option<String> {
+    fn refusal(&self, id: &RequestId, request: &Request, bytes: usize) -> Option<String> {
         let connection = self.connection.as_ref()?;
         if matches!(request, Request::Initialize(_)) {
             return Some("initialize may only be sent once per connection".into());
         }
         if !connection.initialized {
             return Some(format!("client must send initialized before using {} methods", request.family()));
+        }
+        if reply::id_bytes(id) > MAX_REQUEST_ID_BYTES {
+            return Some(format!("a request id is longer than {MAX_REQUEST_ID_BYTES} bytes"));
         }
         let limit = self.config.max_requests_in_flight;
         // A client that has filled the limit can still end processes and ask for things.
@@ -372,10 +386,35 @@ impl Peer {
             return Some(format!("more than {limit} requests without an answer"));
         }
         let limit = self.config.max_request_bytes_in_flight;
-        if request.is_bulky() && connection.call_bytes.saturating_add(self.stdin_bytes).saturating_add(bytes) > limit {
-            return Some(format!("more than {limit} bytes of requests without an answer and of input not yet written"));
+        if let Some((process, size)) = self.input_of(request) {
+            // What its process has room for is taken however much waits for others.
+            let (before, after) = (process.stdin.excess_bytes(), process.stdin.excess_with(size));
+            let too_much = after > before && self.stdin_excess.saturating_add(after - before) > limit;
+            return too_much.then(|| format!("more than {limit} bytes of input wait for processes to read theirs"));
+        }
+        let reserve = if request.may_wait() { 0 } else { RESERVED_BYTES };
+        if connection.call_bytes.saturating_add(bytes) > limit.saturating_add(reserve) {
+            return Some(format!("more than {limit} bytes of requests without an answer"));
         }
         None
+    }
+
+    /// The process that a write is for, if it goes to its queue at once, and how much that holds.
+    fn input_of(&self, request: &Request) -> Option<(&Process, usize)> {
+        let Request::Write(write) = request else { return None };
+        let process = self.processes.get(self.processes.key(&write.process_id)?)?;
+        (!process.is_starting()).then(|| (process, write.chunk.0.len().saturating_add(write.write_id.len())))
+    }
+
+    /// A client that does not wait for the answers to its writes may have sent later ones already, which must not be applied
+    /// without the one that was refused.
+    fn note_refusal(&mut self, request: &Request) {
+        let Request::Write(write) = request else { return };
+        if self.features().any()
+            && let Some(key) = self.processes.key(&write.process_id)
+        {
+            self.with_stdin(key, StdinQueue::handle_refusal);
+        }
     }
 
     /// An event of a process, the failure of its backend, or the end of its events without a close.
@@ -466,7 +505,7 @@ impl Peer {
 
     fn push_answer(&mut self, id: RequestId, reply: Reply) {
         if let Some(connection) = &mut self.connection {
-            connection.answer_bytes += reply.held_bytes();
+            connection.answer_bytes += reply::held_bytes(&id, &reply);
             connection.answers.push_back((id, reply));
         }
     }
@@ -501,6 +540,12 @@ impl Peer {
         let key = self.processes.key(id)?;
         Some((key, self.processes.get_mut(key)?))
     }
+}
+
+/// Keys of so many processes, for tests of what is kept by them.
+#[cfg(test)]
+pub(crate) fn keys(count: usize) -> Vec<ProcessKey> {
+    (0..count).map(Processes::key_of).collect()
 }
 
 /// How long what came while a plain client was away waits to be read, before its processes go on regardless.

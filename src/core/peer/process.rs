@@ -145,6 +145,11 @@ impl Processes {
         }
     }
 
+    #[cfg(test)]
+    pub(super) const fn key_of(slot: usize) -> ProcessKey {
+        ProcessKey { slot, serial: 0 }
+    }
+
     /// All of them, in the order of their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ProcessKey, &Process)> {
         self.slots.iter().enumerate().filter_map(|(slot, place)| {

@@ -11,7 +11,7 @@ use crate::path_uri::PathUri;
 use crate::request::ProcessId;
 use crate::wire::codec::{self, hot};
 use crate::wire::environment::{self, ConfigReadResult, EnvironmentStatus, StatusResult};
-use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ListResult, Offer, ReadExtension};
+use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ExitedExtension, ListResult, Offer, ReadExtension};
 use crate::wire::fs;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
@@ -44,12 +44,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// About how many bytes it holds while it waits.
-    pub(super) fn held_bytes(&self) -> usize {
-        FIXED + self.content_bytes()
-    }
-
-    /// The same, without what every answer holds.
+    /// About how many bytes its content holds.
     pub(super) fn content_bytes(&self) -> usize {
         const ENTRY: usize = 64;
         match self {
@@ -101,6 +96,19 @@ impl Reply {
     }
 }
 
+/// About how many bytes an answer holds while it waits.
+pub(super) fn held_bytes(id: &RequestId, reply: &Reply) -> usize {
+    FIXED + id_bytes(id) + reply.content_bytes()
+}
+
+/// How many bytes an id holds.
+pub(super) fn id_bytes(id: &RequestId) -> usize {
+    match id {
+        RequestId::Number(_) => 0,
+        RequestId::Text(text) => text.len(),
+    }
+}
+
 /// About what every answer holds.
 const FIXED: usize = 256;
 
@@ -108,11 +116,15 @@ const FIXED: usize = 256;
 pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool) -> Reply {
     let log = &process.log;
     let exit = log.exit();
+    let ended = exit.and_then(|exit| ExitedExtension::of(exit.status)).unwrap_or_default();
     let longarm = with_facts.then(|| ReadExtension {
         total_bytes: log.close().and_then(|close| close.totals).unwrap_or_else(|| log.totals()).into(),
         offset: reading.offset,
-        signal: exit.and_then(|exit| exit.status.signal()),
-        limit: exit.and_then(|exit| exit.status.limit_exceeded()).map(Into::into),
+        exit_seq: exit.map(|exit| exit.seq),
+        more: reading.more,
+        signal: ended.signal,
+        timed_out: ended.timed_out,
+        limit: ended.limit,
         cut: log.close().is_some_and(|close| close.cut),
     });
     Reply::Read(Box::new(ReadResult {

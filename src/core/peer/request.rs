@@ -186,12 +186,6 @@ impl Request {
         }
     }
 
-    /// Whether it may hold many bytes.
-    pub(super) const fn is_bulky(&self) -> bool {
-        let writes = matches!(self, Self::File(FileRequest::WriteFile(_) | FileRequest::WriteBlock(_)));
-        writes || matches!(self, Self::Start(_) | Self::Write(_))
-    }
-
     /// The process that it names.
     pub(super) const fn process_id(&self) -> Option<&ProcessId> {
         match self {

@@ -94,7 +94,7 @@ impl Peer {
             self.closed.keys.remove(&place);
         }
         self.timers.remove(process.forget_at, Timer::Retention { process: key });
-        self.stdin_bytes -= process.stdin.held_bytes();
+        self.stdin_excess -= process.stdin.excess_bytes();
         self.actions.push_back(Action::Forget { process: key });
     }
 }

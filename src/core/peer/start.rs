@@ -13,8 +13,9 @@ use crate::sandbox::SandboxIntent;
 use crate::wire::extension::StartExtension;
 use crate::wire::process::StartParams;
 
-/// Longest process id. The reference has no limit; one that is never reached keeps a hostile client from storing ids.
-const MAX_PROCESS_ID_BYTES: usize = 1 << 20;
+/// Longest process id. The reference has no limit; but every event of a process names it, and for each process that is
+/// kept it is kept several times.
+const MAX_PROCESS_ID_BYTES: usize = 1 << 10;
 
 /// Checks what can be said without the session's processes, in the order of the specification (8.1.1), and makes the
 /// request. `os` is the operating system of the place, if known; `features` are those that the client may use.
@@ -23,7 +24,10 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         return Err(unavailable("this executor has no network proxy (networkProxy)"));
     }
     if let Some(os) = os {
-        params.cwd.to_native(os).map_err(|error| SpawnError::from(InvalidRequest::from(error)))?;
+        let cwd = params.cwd.to_native(os).map_err(|error| SpawnError::from(InvalidRequest::from(error)))?;
+        if cwd.contains_nul() {
+            return Err(SpawnError::from(InvalidRequest::Nul { element: "cwd".into() }).into());
+        }
     }
     let sandbox = params.sandbox.as_ref().map(|sandbox| intent(sandbox.as_json())).transpose()?.flatten();
     if params.enforce_managed_network && sandbox.is_none() {

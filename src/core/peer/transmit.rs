@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Peer;
 use super::process::{Phase, ProcessKey};
+use super::reply;
 use crate::core::replay::Unsent;
 use crate::wire::codec;
 use crate::wire::extension::{ClosedExtension, ExitedExtension};
@@ -16,7 +17,7 @@ impl Peer {
     pub(crate) fn poll_transmit(&mut self, room: bool) -> Option<Bytes> {
         let connection = self.connection.as_mut()?;
         if let Some((id, reply)) = connection.answers.pop_front() {
-            connection.answer_bytes -= reply.held_bytes();
+            connection.answer_bytes -= reply::held_bytes(&id, &reply);
             return Some(reply.encode(&id));
         }
         if !room {

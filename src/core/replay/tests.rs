@@ -489,3 +489,29 @@ proptest! {
         }
     }
 }
+
+/// Invariant 6, and positions that only rise, after the backend stops knowing what it loses.
+#[test]
+fn a_gap_of_unknown_size_moves_no_offset_back() {
+    let mut log = ProcessLog::new(OutputLimits::default(), Reader::Credits);
+    log.push_gap(1, Some(1_000));
+    log.push_output(OutputStream::Stdout, Bytes::from_static(b"abc"));
+    log.push_gap(1, None);
+    assert!(log.wants_output());
+    assert_eq!(log.unseen_bytes(), 3);
+    log.push_output(OutputStream::Stdout, Bytes::from_static(b"de"));
+    let reading = log.read(0, None);
+    assert_eq!(reading.chunks.iter().map(|chunk| chunk.offset).collect::<Vec<_>>(), [1_000, 1_003]);
+    assert_eq!(log.read(log.next_seq(), None).offset, 1_005);
+}
+
+#[test]
+fn a_read_says_whether_more_follows() {
+    let mut log = ProcessLog::new(OutputLimits::default(), Reader::Credits);
+    for _ in 0..3 {
+        log.push_output(OutputStream::Stdout, Bytes::from_static(b"abc"));
+    }
+    for (max_bytes, more) in [(None, false), (Some(9), false), (Some(8), true), (Some(0), true)] {
+        assert_eq!(log.read(0, max_bytes).more, more, "{max_bytes:?}");
+    }
+}

@@ -26,8 +26,13 @@ impl Session {
             Call::Start { route, token, names } => self.handle_started(now, route, token, &names, answer),
             Call::Piece { route, job, close } => {
                 let result = self.piece_result(route, close, answer);
-                let finished = self.routes.get_mut(&route).and_then(|route| route.input.settle(job, result));
-                if let Some(finished) = finished {
+                let hole = result.as_ref().err().filter(|_| !close).cloned();
+                let mut finished = Vec::new();
+                if let Some(route) = self.routes.get_mut(&route) {
+                    finished.extend(route.input.settle(job, result));
+                    finished.extend(hole.map(|failure| route.input.fail(failure)).unwrap_or_default());
+                }
+                for finished in finished {
                     self.answer(finished.token, finished.result.map(|()| Answer::Done));
                 }
                 self.queue_input(route);
@@ -127,16 +132,22 @@ fn decoded<T: DeserializeOwned>(method: &str, answer: Raw<'_>) -> Result<T, Fail
     decode(method, answer?)
 }
 
-/// One code stands for an unknown process and for a process without a terminal, so that the text must tell.
+/// One code stands for an unknown process, for a process without a terminal, and for more, so that the text must tell.
 fn act_failure(error: RpcError, process_id: ProcessId, method: &str) -> Failure {
     match ErrorCode(error.code) {
         ErrorCode::INVALID_REQUEST if method == Resize::NAME && error.message.ends_with("has no terminal") => {
             Failure::NoTerminal(process_id)
         }
-        ErrorCode::INVALID_REQUEST => Failure::UnknownProcess(process_id),
+        ErrorCode::INVALID_REQUEST if is_unknown_process(&error) => Failure::UnknownProcess(process_id),
         ErrorCode::INVALID_PARAMS => InvalidRequest::Other(error.message).into(),
         _ => error.into(),
     }
+}
+
+/// Whether the peer says that it has no such process. The code alone also stands for limits and for the order of the
+/// handshake.
+pub(super) fn is_unknown_process(error: &RpcError) -> bool {
+    error.code == ErrorCode::INVALID_REQUEST.0 && error.message.starts_with("unknown process id")
 }
 
 fn listed(process: extension::ListedProcess) -> ListedProcess {

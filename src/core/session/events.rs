@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::answer::is_unknown_process;
 use super::inbox::{ExitFact, Inbox};
 use super::op::{Answer, Consumption, Failure, RouteKey};
 use super::route::{Route, Start};
@@ -11,7 +12,6 @@ use crate::event::{Closed, Event, Output, OutputStream};
 use crate::request::ProcessId;
 use crate::status::LimitExceeded;
 use crate::time::Instant;
-use crate::wire::ErrorCode;
 use crate::wire::codec::Payload;
 use crate::wire::fs::MissingChangedParams;
 use crate::wire::method::{self, Method, Notification, Read};
@@ -93,9 +93,17 @@ impl Session {
         self.cleanups.push_back(Cleanup::Stop { route: key, token: None, params });
     }
 
-    /// Nobody waits for the start any more: it is taken back, or the process is ended.
+    /// Nobody waits for the start any more: it is taken back, or the process is ended. One that was attached to is let go
+    /// as if nobody had asked for it: its output stays with the peer.
     pub(crate) fn abandon(&mut self, now: Instant, key: RouteKey) {
         let Some(route) = self.routes.get_mut(&key) else { return };
+        if route.inbox.is_attached() {
+            if let Start::Attaching(token) = route.start {
+                self.held.retain(|held| held.route != key);
+                self.answer(token, Err(Failure::Closed));
+            }
+            return self.forget(key);
+        }
         match route.start {
             Start::Held => {
                 let index = self.held.iter().position(|held| held.route == key);
@@ -171,7 +179,8 @@ impl Session {
         key: RouteKey,
         work: impl FnOnce(&mut Inbox, &mut Vec<Event>) -> Result<(), WaitError>,
     ) {
-        let Some(route) = self.routes.get_mut(&key).filter(|route| !route.failed) else { return };
+        let takes = |route: &&mut Route| !route.failed || route.inbox.is_discarding();
+        let Some(route) = self.routes.get_mut(&key).filter(takes) else { return };
         let result = work(&mut route.inbox, &mut self.scratch);
         self.events.extend(self.scratch.drain(..).map(|event| SessionEvent::Event { route: key, event }));
         match result {
@@ -246,7 +255,8 @@ impl Session {
 
     /// Acknowledges all that there was of a process, which this end has, and which is about to be forgotten.
     fn acknowledge_end(&mut self, now: Instant, key: RouteKey) {
-        let Some(route) = self.routes.get(&key).filter(|route| route.is_closed()) else { return };
+        let has_all = |route: &&Route| route.is_closed() || route.inbox.is_discarding();
+        let Some(route) = self.routes.get(&key).filter(has_all) else { return };
         let last = route.inbox.last_seq();
         if self.features().credits && last > route.acked_seq {
             self.last_acks.push((route.process_id.clone(), last));
@@ -257,15 +267,27 @@ impl Session {
 
     /// The events of one process end in an error. The connection and all other processes go on.
     fn fail_route(&mut self, now: Instant, key: RouteKey, error: WaitError) {
+        let credits = self.features().credits;
         let Some(route) = self.routes.get_mut(&key) else { return };
-        route.failed = true;
-        route.inbox.fail();
-        let id = route.process_id.clone();
-        if self.by_id.get(&id) == Some(&key) {
-            self.by_id.remove(&id);
+        if route.failed {
+            // It had nothing more to tell anyone, and now it is not even counted.
+            route.inbox.fail();
+            return self.update(now, key);
         }
+        route.failed = true;
         // Nobody can follow it any more, so it must not run on unseen.
-        if matches!(error, WaitError::Peer(_)) {
+        let kills = matches!(error, WaitError::Peer(_));
+        if credits && (kills || matches!(error, WaitError::Failed { .. })) {
+            // The peer keeps what it has of it until it hears that this end needs nothing of that.
+            route.inbox.discard();
+        }
+        if !(credits && kills) {
+            route.inbox.fail();
+        }
+        if route.inbox.is_over() && self.by_id.get(&route.process_id) == Some(&key) {
+            self.by_id.remove(&route.process_id);
+        }
+        if kills {
             self.kill(key);
         }
         self.events.push_back(SessionEvent::Failed { route: key, error });
@@ -334,7 +356,7 @@ fn closed_event(params: &ClosedParams) -> Closed {
 }
 
 fn read_error(error: RpcError, process_id: ProcessId) -> WaitError {
-    if error.code == ErrorCode::INVALID_REQUEST.0 { WaitError::UnknownProcess(process_id) } else { error.into() }
+    if is_unknown_process(&error) { WaitError::UnknownProcess(process_id) } else { error.into() }
 }
 
 fn wait_failure(error: WaitError) -> Failure {

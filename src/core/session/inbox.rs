@@ -62,6 +62,9 @@ pub(crate) struct Inbox {
     /// Attached to, and nothing is known until a read has told all.
     unread: bool,
     hole_since: Option<Instant>,
+    /// The peer refused a read, which is tried again then; and how many it has refused in a row.
+    retry_at: Option<Instant>,
+    read_failures: u32,
     reading: Option<Reading>,
     limit: Option<LimitExceeded>,
 }
@@ -148,6 +151,8 @@ impl Inbox {
             attached: false,
             unread: false,
             hole_since: None,
+            retry_at: None,
+            read_failures: 0,
             reading: None,
             limit: None,
         }
@@ -167,6 +172,11 @@ impl Inbox {
     /// Whether nothing follows any more.
     pub(crate) const fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Whether it is followed from some event on, and not from its start.
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.attached
     }
 
     /// Whether the exit is known, published or not.
@@ -216,6 +226,7 @@ impl Inbox {
         self.discarding = true;
         self.order.clear();
         self.hole_since = None;
+        self.retry_at = None;
         // Whatever was held is given up with the close among it.
         self.over |= matches!(self.close, Fact::Known { .. });
     }
@@ -320,8 +331,11 @@ impl Inbox {
         if matches!(self.order.peek_next(), Some(Item::Exited(ExitFact { sandbox_denied: None, .. }))) {
             return Some(ReadSpec::Denial);
         }
+        if self.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
         let after_seq = self.order.next().saturating_sub(1);
-        if self.unread {
+        if self.unread && self.has_caught_up() {
             return Some(ReadSpec::CatchUp { after_seq, max_bytes: None });
         }
         let due = self.poll_timeout().is_some_and(|deadline| deadline <= now);
@@ -334,6 +348,7 @@ impl Inbox {
     /// The read was sent.
     pub(crate) fn handle_read_started(&mut self, spec: ReadSpec) {
         self.hole_since = None;
+        self.retry_at = None;
         self.reading = Some(Reading { spec, lost_to: self.lost_to });
     }
 
@@ -349,11 +364,14 @@ impl Inbox {
             return Ok(());
         }
         if let Some(reason) = &result.failure {
+            self.check_number(result.next_seq)?;
+            self.hear(result.next_seq.saturating_sub(1));
             return Err(WaitError::Failed { process_id: self.process_id.clone(), reason: reason.clone() });
         }
         match reading.spec {
             ReadSpec::Denial => self.handle_denial(now, result.sandbox_denied, out),
             ReadSpec::CatchUp { after_seq, max_bytes } => {
+                self.read_failures = 0;
                 self.check_read(result)?;
                 self.catch_up(after_seq, max_bytes, reading.lost_to, result, out)?;
                 if self.over { Ok(()) } else { self.publish(now, out) }
@@ -374,19 +392,26 @@ impl Inbox {
         }
         match reading.spec {
             ReadSpec::Denial => self.handle_denial(now, false, out),
+            ReadSpec::CatchUp { .. } if matches!(error, WaitError::Remote(_)) && self.read_failures < READ_RETRIES => {
+                self.read_failures += 1;
+                self.retry_at = Some(now + RETRY_DELAY);
+                Ok(())
+            }
             ReadSpec::CatchUp { .. } => Err(error),
         }
     }
 
-    /// When a hole has lasted so long that a read must close it.
+    /// When a hole has lasted so long that a read must close it, or a read that the peer refused is tried again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.hole_since.filter(|_| self.has_caught_up()).map(|since| since + HOLE_PATIENCE)
+        let hole = self.hole_since.map(|since| since + HOLE_PATIENCE);
+        self.retry_at.or(hole).filter(|_| self.has_caught_up())
     }
 
     /// The events have ended in an error.
     pub(crate) fn fail(&mut self) {
         self.over = true;
         self.hole_since = None;
+        self.retry_at = None;
         self.order.clear();
     }
 
@@ -545,6 +570,10 @@ const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// How long a missing event may be late. The reference sends a few in a thousand out of order, and those follow at once.
 const HOLE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A peer that refuses a read may have too much to do: so often and with this pause it is asked again.
+const READ_RETRIES: u32 = 3;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 pub(super) mod model;

@@ -9,6 +9,7 @@
 //! 2. At most `width` pieces are on the wire.
 //! 3. Every job ends exactly once: done, or with the first failure of a piece, after which no further piece of it goes
 //!    out.
+//! 4. After the failure of a piece of a write, no further piece goes out at all: what has not gone out fails with it.
 
 use std::collections::VecDeque;
 
@@ -23,6 +24,8 @@ pub(crate) struct Input {
     jobs: VecDeque<Job>,
     last_job: u64,
     on_the_wire: usize,
+    /// A write failed: what came after it would follow a hole.
+    failure: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -63,7 +66,7 @@ pub(crate) struct Finished {
 
 impl Input {
     pub(crate) const fn new() -> Self {
-        Self { jobs: VecDeque::new(), last_job: 0, on_the_wire: 0 }
+        Self { jobs: VecDeque::new(), last_job: 0, on_the_wire: 0, failure: None }
     }
 
     /// Adds a write, unless `max_jobs` are waiting already.
@@ -129,6 +132,30 @@ impl Input {
         }
         let job = self.jobs.remove(index)?;
         Some(Finished { token: job.token, result: job.failure.map_or(Ok(()), Err) })
+    }
+
+    /// A piece of a write has failed for good: whatever has not gone out would follow a hole. Returns the jobs that this
+    /// ends; those with pieces on the wire end with the answers to them.
+    pub(crate) fn fail(&mut self, failure: Failure) -> Vec<Finished> {
+        let failure = self.failure.get_or_insert(failure);
+        let mut finished = Vec::new();
+        self.jobs.retain_mut(|job| {
+            if !job.has_rest() {
+                return true;
+            }
+            job.rest = Rest::Nothing;
+            let failure = job.failure.get_or_insert_with(|| failure.clone());
+            if job.on_the_wire == 0 {
+                finished.push(Finished { token: job.token, result: Err(failure.clone()) });
+            }
+            job.on_the_wire > 0
+        });
+        finished
+    }
+
+    /// The failure after which nothing is taken any more.
+    pub(crate) const fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
     }
 
     /// Ends all jobs. Of a job that has begun, anything may have been written.

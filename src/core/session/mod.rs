@@ -365,6 +365,8 @@ impl Session {
             return self.fault(PeerMisbehaved::Protocol("more requests than answers are taken".into()));
         }
         self.replies += 1;
+        // The answer waits here, so that its size must not be the peer's to choose.
+        let method: String = method.chars().take(MAX_ECHOED_CHARS).collect();
         let error = RpcError {
             code: ErrorCode::METHOD_NOT_FOUND.0,
             message: format!("method `{method}` is not supported"),
@@ -479,6 +481,9 @@ const MAX_READS: usize = 8;
 
 /// Answers to requests of the peer that it has not taken yet.
 const MAX_REPLIES: usize = 256;
+
+/// So much of what the peer said goes back in an error.
+const MAX_ECHOED_CHARS: usize = 256;
 
 /// Acknowledgements wait this long for more of them.
 const ACK_DELAY: Duration = Duration::from_millis(25);

@@ -170,6 +170,9 @@ impl Session {
         let Some(route) = self.routes.get_mut(&key).filter(|route| !route.is_closed()) else {
             return Err(Failure::StdinClosed);
         };
+        if let Some(failure) = route.input.failure() {
+            return Err(failure.clone());
+        }
         match data {
             Some(data) => route.input.push_write(token, data, max_jobs)?,
             None => {

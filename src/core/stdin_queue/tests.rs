@@ -4,8 +4,10 @@ use super::*;
 
 type Queue = StdinQueue<u32>;
 
+const MAX_BYTES: usize = 5;
+
 fn queue() -> Queue {
-    StdinQueue::new(true, 2, 4_096)
+    StdinQueue::new(true, 2, MAX_BYTES, 4_096)
 }
 
 fn answers(queue: &mut Queue) -> Vec<(u32, Answer)> {
@@ -31,11 +33,11 @@ fn writes_are_accepted_while_there_is_room_and_done_one_by_one() {
     }
     let accepted = |call| (call, Answer::Accepted);
     assert_eq!(answers(&mut queue), [accepted(1), accepted(2), accepted(3)], "two are queued, others wait");
-    assert_eq!(queue.held_bytes(), 5);
+    assert_eq!(queue.held_bytes(), 5 + 2, "with the ids of what waits");
     queue.handle_done(Done::Applied);
     assert_eq!(queue.poll_job(), data("b"));
     assert_eq!(answers(&mut queue), [accepted(4)]);
-    assert_eq!(queue.held_bytes(), 4);
+    assert_eq!(queue.held_bytes(), 4 + 1);
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn an_accepted_write_stays_so_after_the_close() {
 
 #[test]
 fn without_a_pipe_there_is_nothing_to_write_to() {
-    let mut queue = StdinQueue::new(false, 2, 4_096);
+    let mut queue = StdinQueue::new(false, 2, MAX_BYTES, 4_096);
     write(&mut queue, 1, "w", "a");
     write(&mut queue, 2, "w", "a");
     queue.handle_close(3);
@@ -130,6 +132,46 @@ fn the_end_of_the_process_frees_what_waits_behind_a_blocked_write() {
     assert_eq!(answers(&mut queue).len(), 4);
     assert_eq!(queue.held_bytes(), 1, "the backend still has one");
     queue.handle_done(Done::Gone);
+    assert_eq!((queue.poll_job(), queue.held_bytes()), (None, 0));
+}
+
+#[test]
+fn writes_wait_when_there_are_many_bytes_and_count_with_their_ids() {
+    let mut queue = queue();
+    write(&mut queue, 1, "1", "abcdefgh");
+    assert_eq!(answers(&mut queue), [(1, Answer::Accepted)], "one write may be larger");
+    assert_eq!(queue.poll_job(), data("abcdefgh"));
+    assert_eq!(queue.excess_bytes(), 3);
+    write(&mut queue, 2, "long id", "x");
+    assert_eq!((answers(&mut queue), queue.excess_bytes()), (vec![], 3 + 7 + 1));
+    assert_eq!(queue.excess_with(10), 21);
+    queue.handle_done(Done::Applied);
+    assert_eq!((answers(&mut queue), queue.excess_bytes()), (vec![(2, Answer::Accepted)], 0));
+    write(&mut queue, 3, "3", "wxyz");
+    write(&mut queue, 4, "4", "q");
+    assert_eq!(answers(&mut queue), [(3, Answer::Accepted)]);
+}
+
+#[test]
+fn after_a_refused_write_nothing_follows_the_hole() {
+    let mut queue = queue();
+    for (call, id) in [(1, "1"), (2, "2"), (3, "3")] {
+        write(&mut queue, call, id, "x");
+    }
+    queue.handle_refusal();
+    write(&mut queue, 4, "4", "x");
+    write(&mut queue, 5, "1", "x");
+    queue.handle_close(6);
+    let (accepted, failed) = (|call| (call, Answer::Accepted), |call| (call, Answer::Failed));
+    assert_eq!(
+        answers(&mut queue),
+        [accepted(1), accepted(2), failed(3), failed(4), accepted(5), failed(6)],
+        "what was accepted stays so"
+    );
+    assert_eq!(queue.poll_job(), data("x"));
+    queue.handle_done(Done::Applied);
+    assert_eq!(queue.poll_job(), data("x"));
+    queue.handle_done(Done::Applied);
     assert_eq!((queue.poll_job(), queue.held_bytes()), (None, 0));
 }
 
@@ -238,6 +280,8 @@ proptest! {
                 }
             }
             prop_assert!(queue.queued.len() <= 2);
+            let jobs = queue.queued.len() + usize::from(queue.busy.is_some());
+            prop_assert!(queue.accepted_bytes <= MAX_BYTES || jobs == 1);
             if open_calls.is_empty() && busy.is_none() && queue.queued.is_empty() {
                 prop_assert_eq!(queue.held_bytes(), 0);
             }

@@ -50,7 +50,7 @@ impl Socket {
             .max_message_size(Some(limits.max_message_bytes))
             .max_frame_size(Some(limits.max_message_bytes))
             .accept_unmasked_frames(false);
-        let counted = Counted { stream, received_bytes: 0 };
+        let counted = Counted { stream, received_bytes: 0, sent_bytes: 0 };
         Self {
             stream: WebSocketStream::from_partially_read(counted, early, role, Some(config)).await,
             waiting: VecDeque::new(),
@@ -324,6 +324,10 @@ impl Outgoing for WebSocketSender {
         if queued { PingStart::Queued } else { PingStart::Busy }
     }
 
+    fn sent_bytes(&self) -> Option<u64> {
+        Some(self.socket.lock().stream.get_ref().sent_bytes)
+    }
+
     fn set_close_reason(&mut self, reason: CloseReason) {
         self.reason = reason;
     }
@@ -358,11 +362,12 @@ impl Incoming for WebSocketReceiver {
     }
 }
 
-/// A socket that counts what comes in, whether or not it makes a message yet.
+/// A socket that counts what comes in, whether or not it makes a message yet, and what goes out.
 #[derive(Debug)]
 struct Counted {
     stream: TcpStream,
     received_bytes: u64,
+    sent_bytes: u64,
 }
 
 impl AsyncRead for Counted {
@@ -376,7 +381,9 @@ impl AsyncRead for Counted {
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.sent_bytes += written as u64;
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -18,15 +18,25 @@ fn statuses_survive_the_wire_with_the_extension_and_become_codes_without() {
         let json = serde_json::to_string(&ExitedExtension::of(status)).unwrap();
         let extension: Option<ExitedExtension> = serde_json::from_str(&json).unwrap();
         assert_eq!(extension.unwrap_or_default().status(status.wire_code()), status, "{json}");
-        let read = ReadExtension {
-            signal: status.signal(),
-            limit: status.limit_exceeded().map(Into::into),
-            ..Default::default()
-        };
+        let ExitedExtension { signal, timed_out, limit } = extension.unwrap_or_default();
+        assert_eq!(timed_out, status.limit_exceeded() == Some(LimitExceeded::Time));
+        let read = ReadExtension { signal, timed_out, limit, ..Default::default() };
         assert_eq!(read.status(status.wire_code()), status);
     }
     assert_eq!(ExitedExtension::of(ExitStatus::exited(5)), None);
     assert_eq!(ExitedExtension::default().status(137), ExitStatus::exited(137));
+}
+
+#[test]
+fn words_of_an_exit_that_are_not_known_count_as_absent() {
+    let status = |json| serde_json::from_value::<ExitedExtension>(json).unwrap().status(137);
+    assert_eq!(status(json!({"signal": "NOVA", "limit": "memory", "core": true})), ExitStatus::exited(137));
+    assert_eq!(status(json!({"signal": {"name": "KILL"}, "limit": 3})), ExitStatus::exited(137));
+    assert_eq!(status(json!({"signal": null, "limit": null})), ExitStatus::exited(137));
+    let timed_out = ExitStatus::signaled(Signal::Kill).with_limit(Some(LimitExceeded::Time));
+    assert_eq!(status(json!({"signal": "KILL", "timedOut": true})), timed_out);
+    let read = json!({"totalBytes": {}, "offset": 0, "signal": "NOVA", "limit": "memory"});
+    assert_eq!(serde_json::from_value::<ReadExtension>(read).unwrap().status(1), ExitStatus::exited(1));
 }
 
 #[test]

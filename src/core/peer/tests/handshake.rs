@@ -267,6 +267,33 @@ fn a_request_becomes_what_it_says() {
 }
 
 #[test]
+fn what_a_nul_or_a_sign_would_cut_is_refused_by_its_name() {
+    let mut rig = Rig::attached(false);
+    let policy = |set: Value| json!({"inherit": "none", "ignoreDefaultExcludes": true, "exclude": [], "set": set, "includeOnly": []});
+    // The path "/a\0b" in its opaque form.
+    let opaque = format!("file:///%00/bad/path/{}", base64_simd::URL_SAFE_NO_PAD.encode_to_string(b"/a\0b"));
+    for (member, value, named) in [
+        ("envPolicy", policy(json!({"A=B": "x"})), "A=B"),
+        ("envPolicy", policy(json!({"": "x"})), "\"\""),
+        ("envPolicy", policy(json!({"A\0": "x"})), "A"),
+        ("envPolicy", policy(json!({"SET": "x\0y"})), "SET"),
+        ("metadata", json!({"threadId": null, "toolCallId": "a\0b"}), "metadata.toolCallId"),
+        ("cwd", json!(opaque), "cwd contains a NUL"),
+        ("argv", json!(["a", "b\0c"]), "argv[1]"),
+        ("arg0", json!("b\0c"), "arg0"),
+        ("env", json!({"A=B": "x"}), "A=B"),
+        ("env", json!({"VALUE": "x\0"}), "VALUE"),
+    ] {
+        let mut params = start_params("p");
+        params[member] = value;
+        let (code, text) = rig.refusal("process/start", params);
+        assert_eq!(code, -32602, "{text}");
+        assert!(text.contains(named), "{text} does not name {named}");
+    }
+    assert!(rig.actions.is_empty());
+}
+
+#[test]
 fn extensions_are_there_only_for_those_who_agreed() {
     let mut plain = Rig::attached(false);
     for (method, params) in [

@@ -96,6 +96,23 @@ fn terminate_cancels_a_start() {
 }
 
 #[test]
+fn terminate_cancels_the_starts_that_wait_behind_the_first_too() {
+    let mut rig = Rig::attached(false);
+    let (first, _) = rig.starting("p");
+    let second = rig.ask("process/start", start_params("p"));
+    let write = rig.ask("process/write", write_params("p", "w", "x"));
+    let stop = rig.ask("process/terminate", json!({"processId": "p"}));
+    let answers = rig.out();
+    let of = |id: i64| answers.iter().find(|answer| answer["id"] == id).expect("an answer");
+    assert_eq!(of(stop)["result"]["running"], true);
+    assert_eq!(of(write)["result"]["status"], "unknownProcess");
+    assert_eq!(of(first)["error"]["data"]["kind"], of(second)["error"]["data"]["kind"]);
+    assert!(!rig.actions.iter().any(|action| matches!(action, Action::Start { .. })), "nothing is started after it");
+    // One that comes later is.
+    rig.run("p");
+}
+
+#[test]
 fn terminate_and_signal_overtake_a_blocked_write() {
     let mut rig = Rig::attached(false);
     let p = rig.run("p");
@@ -198,6 +215,7 @@ fn limits_refuse_and_leave_a_way_to_end_things() {
         config.max_processes = 2;
         config.max_requests_in_flight = 3;
         config.max_request_bytes_in_flight = 2_000;
+        config.stdin_queue_bytes = 400;
     });
     rig.attach(false);
     rig.run("a");
@@ -216,12 +234,118 @@ fn limits_refuse_and_leave_a_way_to_end_things() {
 
     // The backend takes nothing, so that bytes pile up.
     let chunk = "x".repeat(400);
-    for number in 0..4 {
+    for number in 0..2 {
         rig.ask("process/write", write_params("b", &number.to_string(), &chunk));
     }
-    assert!(rig.out().iter().all(|answer| answer["result"]["status"] == "accepted"));
-    assert_eq!(rig.refusal("process/write", write_params("b", "5", &chunk)).0, -32600);
+    assert_eq!(rig.out().len(), 1, "the other one waits");
+    let (code, text) = rig.refusal("process/write", write_params("b", "2", &"x".repeat(1_700)));
+    assert_eq!((code, &*text), (-32600, "more than 2000 bytes of input wait for processes to read theirs"));
     assert_eq!(rig.call("process/read", json!({"processId": "b"}))["result"]["closed"], false);
+    // Neither the others' writes nor starts pay for it.
+    assert_eq!(rig.call("process/write", write_params("a", "0", &chunk))["result"]["status"], "accepted");
+}
+
+/// What one process does not read is no reason to refuse anything for another one.
+#[test]
+fn the_input_of_a_deaf_process_counts_against_no_other() {
+    let mut rig = Rig::with(|config| {
+        config.max_requests_in_flight = 1_000;
+        config.max_request_bytes_in_flight = 5_000;
+        config.stdin_queue_bytes = 1_000;
+    });
+    rig.attach(false);
+    let chunk = "x".repeat(500);
+    for process in 0..100 {
+        let id = format!("deaf {process}");
+        rig.run(&id);
+        for write in 0..2 {
+            let answer = rig.call("process/write", write_params(&id, &write.to_string(), &chunk));
+            assert_eq!(answer["result"]["status"], "accepted");
+        }
+    }
+    let mut waiting = 0;
+    while rig.out().is_empty() {
+        rig.ask("process/write", write_params("deaf 1", &format!("more {waiting}"), &chunk));
+        waiting += 1;
+        assert!(waiting <= 10);
+    }
+    assert_eq!(rig.refusal("process/write", write_params("deaf 2", "more", &chunk)).0, -32600);
+    let p = rig.run("p");
+    assert_eq!(rig.call("process/write", write_params("p", "0", &chunk))["result"]["status"], "accepted");
+    rig.complete(Completion::StdinDone { process: p, result: Ok(()) });
+}
+
+/// A client with extensions sends on before it is answered.
+#[test]
+fn after_a_refused_write_a_client_with_extensions_can_write_nothing_more_to_that_process() {
+    for extended in [false, true] {
+        let mut rig = Rig::with(|config| {
+            config.max_request_bytes_in_flight = 2_000;
+            config.stdin_queue_bytes = 1_000;
+        });
+        rig.attach(extended);
+        let p = rig.run("p");
+        rig.run("q");
+        let write = |rig: &mut Rig, id: &str, size| rig.ask("process/write", write_params("p", id, &"x".repeat(size)));
+        let first = write(&mut rig, "1", 900);
+        let second = write(&mut rig, "2", 900);
+        let refused = write(&mut rig, "3", 5_000);
+        let fourth = write(&mut rig, "4", 1);
+        let answers = rig.out();
+        let of = |id: i64| answers.iter().find(|answer| answer["id"] == id);
+        assert_eq!(of(first).unwrap()["result"]["status"], "accepted");
+        assert_eq!(of(refused).unwrap()["error"]["code"], -32600);
+        if extended {
+            for id in [second, fourth] {
+                assert_eq!(of(id).unwrap()["error"]["code"], -32603, "nothing follows the hole");
+            }
+        } else {
+            assert!(of(second).is_none() && of(fourth).is_none());
+            rig.complete(Completion::StdinDone { process: p, result: Ok(()) });
+            assert!(rig.out().iter().all(|answer| answer["result"]["status"] == "accepted"));
+        }
+        assert_eq!(rig.call("process/write", write_params("q", "1", "x"))["result"]["status"], "accepted");
+    }
+}
+
+/// All that a client can make the server keep is counted, whatever it is.
+#[test]
+fn what_waits_is_bounded_in_bytes_with_all_that_it_names() {
+    let long = "i".repeat(1_025);
+    let mut rig = Rig::with(|config| config.max_request_bytes_in_flight = 19_000);
+    rig.attach(true);
+    rig.run("p");
+    let status = |id: &str| json!({"id": id, "method": "environment/status", "params": {}});
+    rig.tell(&status(&long)).unwrap();
+    let refused = rig.out();
+    assert_eq!((&refused[0]["id"], &refused[0]["error"]["code"]), (&json!(long), &json!(-32600)));
+    rig.tell(&status(&long[1..])).unwrap();
+    assert_eq!(rig.out()[0]["result"]["status"], "ready");
+
+    // Waiting reads, though they have few bytes each.
+    let poll = |id: String| json!({"id": id, "method": "process/read", "params": {"processId": "p", "waitMs": 1_000}, "more": "x".repeat(900)});
+    let mut waiting = 0;
+    while rig.out().is_empty() {
+        rig.tell(&poll(format!("{waiting}"))).unwrap();
+        waiting += 1;
+        assert!(waiting <= 20);
+    }
+    assert_eq!(rig.call("process/terminate", json!({"processId": "q"}))["result"]["running"], false);
+
+    // Ids of unread answers.
+    let mut unread = 0;
+    while rig.peer.wants_input() {
+        rig.tell(&status(&"i".repeat(1 << 20))).unwrap();
+        unread += 1;
+        assert!(unread <= 4);
+    }
+    rig.out();
+    assert!(rig.peer.wants_input());
+
+    rig.pass(Duration::from_secs(1));
+    rig.out();
+    assert_eq!(rig.refusal("process/start", start_params(&long)).0, -32602);
+    rig.starting(&long[1..]);
 }
 
 #[test]

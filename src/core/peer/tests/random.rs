@@ -121,6 +121,7 @@ impl World {
             config.output.retained_bytes = WINDOW;
             config.output.chunk_bytes = 10;
             config.stdin_queue_writes = 2;
+            config.stdin_queue_bytes = 8;
             config.session_ttl = Duration::from_secs(1_000);
             config.closed_retention = Duration::from_secs(900);
         });
@@ -340,8 +341,8 @@ impl World {
             assert!(process.log.retained_bytes() <= WINDOW + 24, "invariant 6");
             assert_eq!(process.log.dropped_bytes(), 0);
         }
-        let held: usize = self.rig.peer.processes.iter().map(|(_, process)| process.stdin.held_bytes()).sum();
-        assert_eq!(held, self.rig.peer.stdin_bytes);
+        let held: usize = self.rig.peer.processes.iter().map(|(_, process)| process.stdin.excess_bytes()).sum();
+        assert_eq!(held, self.rig.peer.stdin_excess);
         match &self.rig.peer.connection {
             None => assert!(!self.rig.peer.wants_transmit(true)),
             Some(connection) => {

@@ -169,9 +169,11 @@ fn exit_facts_and_totals_go_to_those_who_agreed() {
         let totals = json!({"stdout": 4, "stderr": 0, "pty": 0});
         let facts = |value: Value| if extended { value } else { Value::Null };
         assert_eq!(sent[1]["params"]["exitCode"], 137);
-        assert_eq!(sent[1]["params"]["longarm"], facts(json!({"signal": "KILL", "limit": "time"})));
+        assert_eq!(sent[1]["params"]["longarm"], facts(json!({"signal": "KILL", "timedOut": true, "limit": "time"})));
         assert_eq!(sent[2]["params"]["longarm"], facts(json!({"totalBytes": totals})));
-        let expected = json!({"totalBytes": totals, "offset": 0, "signal": "KILL", "limit": "time"});
+        let expected = json!({
+            "totalBytes": totals, "offset": 0, "exitSeq": 2, "signal": "KILL", "timedOut": true, "limit": "time",
+        });
         assert_eq!(read["result"]["longarm"], facts(expected));
         assert_eq!(sent[1]["params"].as_object().unwrap().contains_key("longarm"), extended);
     }

@@ -11,8 +11,8 @@ use crate::wire::process::{ReadChunk, ReadResult};
 impl Inbox {
     /// Takes in the answer to a read. After it, everything up to the read's horizon is handed out, as an event or a gap.
     ///
-    /// A read that is complete (it had no limit, or returned nothing) knows the process's next number; else its horizon
-    /// is its last chunk, and more must be read.
+    /// A read that is complete (it had no limit and was not cut, or returned nothing) knows the process's next number; else
+    /// its horizon is its last chunk, and more must be read.
     pub(super) fn catch_up(
         &mut self,
         after_seq: u64,
@@ -21,7 +21,8 @@ impl Inbox {
         result: &ReadResult,
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
-        let complete = max_bytes.is_none() || result.chunks.is_empty();
+        let cut = result.longarm.is_some_and(|extension| extension.more);
+        let complete = (max_bytes.is_none() && !cut) || result.chunks.is_empty();
         let last_chunk = self.check_chunks(after_seq, max_bytes, result)?;
         let horizon = if complete { result.next_seq.saturating_sub(1) } else { last_chunk };
         if last_chunk > horizon {
@@ -89,12 +90,15 @@ impl Inbox {
         self.insert_close(Closed { seq: horizon, totals, cut }, true)
     }
 
-    /// Which number the exit must have that was not announced.
+    /// Which number the exit must have that was not announced, unless the peer says.
     ///
     /// What is evicted is the oldest output. So a hole behind a retained chunk can only be the exit. If there is none, the
     /// exit is in the leading hole, unless more is to be read.
     fn place_of_exit(&self, horizon: u64, complete: bool, result: &ReadResult) -> Option<u64> {
         let next = self.order.next();
+        if let Some(seq) = result.longarm.and_then(|extension| extension.exit_seq) {
+            return (next <= seq && seq <= horizon).then_some(seq);
+        }
         let mut expected = next;
         let mut leading = None;
         let mut seen_chunk = false;

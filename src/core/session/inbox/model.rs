@@ -65,11 +65,12 @@ impl Model {
             })
             .collect();
         let retained = &outputs[outputs.len().saturating_sub(self.retained)..];
-        let (mut chunks, mut sum) = (Vec::new(), 0);
+        let (mut chunks, mut sum, mut more) = (Vec::new(), 0, false);
         let mut offset = outputs.iter().map(|output| output.bytes.len() as u64).sum();
         for output in retained.iter().filter(|output| output.seq > after_seq) {
             let size = output.bytes.len() as u64;
             if !chunks.is_empty() && max_bytes.is_some_and(|max| sum >= max || sum + size > max) {
+                more = true;
                 break;
             }
             sum += size;
@@ -100,9 +101,9 @@ impl Model {
             longarm: self.extended.then_some(ReadExtension {
                 total_bytes: TotalBytes { stdout, stderr: 0, pty: 0 },
                 offset,
-                signal: None,
-                limit: None,
-                cut: false,
+                exit_seq: exit.map(|exit| exit.seq),
+                more,
+                ..Default::default()
             }),
         }
     }

@@ -234,6 +234,61 @@ fn attaching_rebuilds_what_happened_meanwhile() {
     }
 }
 
+/// A peer that retains more than fits into one message cuts its answer to a read without a limit.
+#[test]
+fn attaching_to_more_than_fits_into_one_message_brings_everything_and_the_end() {
+    for exit_at in 0..=9 {
+        for retained in [9, 5] {
+            let (now, mut out) = (start(), Vec::new());
+            let mut model = Model::new(&[100; 9], exit_at, retained, true);
+            while model.happen().is_some() {}
+            let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
+            let mut reads = 0;
+            while let Some(spec) = inbox.wants_read(now) {
+                inbox.handle_read_started(spec);
+                let (cut, whole) = (model.read(spec.after_seq(), Some(300)), model.read(spec.after_seq(), None));
+                let result = if cut.longarm.unwrap().more { cut } else { whole };
+                inbox.handle_read(now, &result, &mut out).unwrap();
+                consume_all(&mut inbox, now, &mut out);
+                reads += 1;
+            }
+            assert!(inbox.is_over() && reads > 1, "exit at {exit_at}");
+            check(&model, 0, &out);
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_refused_is_tried_again_a_few_times() {
+    let (mut now, mut out) = (start(), Vec::new());
+    let refused = || WaitError::Remote(crate::error::RpcError { code: -32600, message: "too much".into(), data: None });
+    let mut model = Model::new(&[100; 3], 3, 9, false);
+    while model.happen().is_some() {}
+    let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
+    for _ in 0..READ_RETRIES {
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_error(now, refused(), &mut out).unwrap();
+        assert_eq!(inbox.wants_read(now), None);
+        assert_eq!(inbox.poll_timeout(), Some(now + RETRY_DELAY));
+        now += RETRY_DELAY;
+    }
+    let mut other = inbox;
+    let spec = other.wants_read(now).unwrap();
+    other.handle_read_started(spec);
+    assert_eq!(other.poll_timeout(), None);
+    other.handle_read(now, &model.read(0, None), &mut out).unwrap();
+    assert!(other.is_over());
+
+    let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
+    for _ in 0..READ_RETRIES {
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_error(now, refused(), &mut out).unwrap();
+        now += RETRY_DELAY;
+    }
+    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    assert!(matches!(inbox.handle_read_error(now, refused(), &mut out), Err(WaitError::Remote(_))));
+}
+
 #[test]
 fn attaching_behind_the_close_says_so() {
     let (now, mut model) = (start(), Model::new(&[10], 1, 9, false));

@@ -29,15 +29,33 @@ fn a_large_write_goes_out_in_pieces_and_ends_once() {
 }
 
 #[test]
-fn after_a_failure_no_further_piece_goes_out_and_the_next_job_is_tried() {
+fn after_a_failed_close_the_next_job_is_tried() {
     let mut input = Input::new();
-    write(&mut input, 1, vec![1; PIECE_BYTES * 3]);
+    input.push_close(Token(1), 100).unwrap();
     write(&mut input, 2, vec![2]);
     let (job, _) = input.next_piece(1).unwrap();
-    assert!(input.next_piece(1).is_none());
     let finished = input.settle(job, Err(Failure::StdinClosed)).unwrap();
     assert!(matches!(finished.result, Err(Failure::StdinClosed)));
     assert_eq!(input.next_piece(1).unwrap().1, Piece::Write(Bytes::from_static(&[2])));
+}
+
+/// Invariant 4.
+#[test]
+fn after_a_failed_piece_nothing_follows_the_hole() {
+    let mut input = Input::new();
+    write(&mut input, 1, vec![1; PIECE_BYTES * 3]);
+    write(&mut input, 2, vec![2]);
+    write(&mut input, 3, vec![3]);
+    let pieces: Vec<_> = std::iter::from_fn(|| input.next_piece(4)).map(|(job, _)| job).collect();
+    assert!(input.settle(pieces[0], Err(Failure::StdinClosed)).is_none(), "two more pieces of it are on the wire");
+    let ended = input.fail(Failure::StdinClosed);
+    assert!(matches!(&ended[..], [Finished { token: Token(3), result: Err(Failure::StdinClosed) }]), "{ended:?}");
+    assert!(!input.wants_to_send(4) && input.next_piece(4).is_none());
+    assert!(input.settle(pieces[1], Ok(())).is_none());
+    assert!(matches!(input.settle(pieces[2], Ok(())).unwrap().result, Err(Failure::StdinClosed)));
+    // What had gone out whole is told what the peer says of it.
+    assert!(input.settle(pieces[3], Ok(())).unwrap().result.is_ok());
+    assert!(matches!(input.failure(), Some(Failure::StdinClosed)));
 }
 
 #[test]

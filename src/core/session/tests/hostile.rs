@@ -66,9 +66,11 @@ fn a_request_of_the_peer_is_answered_and_a_flood_of_them_is_a_fault() {
     harness.receive(&json!({"id": 0, "method": "network/policyRequest", "params": {}}));
     let answer = harness.sent_one();
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(0), &json!(-32601)));
+    let long = "é".repeat(1 << 20);
     for id in 0..=MAX_REPLIES {
         assert!(harness.end.is_none());
-        harness.receive(&json!({"id": id, "method": "x"}));
+        harness.receive(&json!({"id": id, "method": if id == 0 { &long } else { "x" }}));
+        assert!(harness.session.outbox.iter().all(|answer| answer.bytes.len() < 1_024), "what it said is cut");
     }
     assert_eq!(harness.end.as_ref().unwrap().1, Ending::ProtocolError);
     assert!(harness.session.outbox.is_empty());

@@ -188,23 +188,121 @@ fn a_process_that_does_not_read_its_input_holds_nothing_up() {
 #[test]
 fn statuses_of_writes_become_errors() {
     let mut harness = Harness::open(ALL);
-    harness.submit(1, start(&ExecRequest::new(["cat"]).cwd("/tmp").process_id(process_id(1)).stdin(Stdin::Piped)));
-    let sent = harness.sent_one();
-    assert_eq!(sent["params"]["pipeStdin"], true);
-    harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
-    for (status, expected) in
-        [("stdinClosed", "StdinClosed"), ("unknownProcess", "UnknownProcess"), ("starting", "Peer")]
+    let cat = |route| ExecRequest::new(["cat"]).cwd("/tmp").process_id(process_id(route)).stdin(Stdin::Piped);
+    for (route, status, expected) in
+        [(1, "stdinClosed", "StdinClosed"), (2, "unknownProcess", "UnknownProcess"), (3, "starting", "Peer")]
     {
-        let token = harness.submit(1, Op::Write { data: Bytes::from_static(b"x") });
+        harness.submit(route, start(&cat(route)));
+        let sent = harness.sent_one();
+        assert_eq!(sent["params"]["pipeStdin"], true);
+        harness.receive(&json!({"id": sent["id"], "result": {"processId": sent["params"]["processId"]}}));
+        let token = harness.submit(route, Op::Write { data: Bytes::from_static(b"x") });
         let write = harness.sent_one();
         harness.receive(&json!({"id": write["id"], "result": {"status": status}}));
         assert!(format!("{:?}", harness.failure(token)).starts_with(expected));
     }
-    let token = harness.submit(1, Op::CloseStdin);
+    harness.started(4);
+    let token = harness.submit(4, Op::CloseStdin);
     let close = harness.sent_one();
     assert_eq!(close["method"], "longarm/process/closeStdin");
     harness.receive(&json!({"id": close["id"], "result": {"status": "accepted"}}));
     assert!(matches!(harness.answer(token), Some(Ok(Answer::Done))));
+}
+
+/// What the peer did not take must not be missing from the middle of what the process reads.
+#[test]
+fn after_a_refused_write_nothing_more_goes_to_the_process() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.started(2);
+    let long = harness.submit(1, Op::Write { data: Bytes::from(vec![b'x'; 20 * (64 << 10)]) });
+    let waiting = harness.submit(1, Op::Write { data: Bytes::from_static(b"y") });
+    let pieces = harness.sent();
+    assert_eq!(pieces.len(), 8);
+    harness.receive(&json!({"id": pieces[0]["id"], "error": {"code": -32600, "message": "too much"}}));
+    assert!(matches!(harness.failure(waiting), Failure::Remote(_)));
+    for piece in &pieces[1..] {
+        assert!(harness.answer(long).is_none());
+        assert!(harness.sent().is_empty());
+        harness.receive(&json!({"id": piece["id"], "result": {"status": "accepted"}}));
+    }
+    assert!(matches!(harness.failure(long), Failure::Remote(_)));
+    let later = harness.submit(1, Op::Write { data: Bytes::from_static(b"z") });
+    assert!(matches!(harness.failure(later), Failure::Remote(_)));
+    harness.submit(2, Op::Write { data: Bytes::from_static(b"z") });
+    assert_eq!(harness.sent_one()["params"]["processId"], "p2");
+}
+
+#[test]
+fn a_refusal_is_taken_for_an_unknown_process_only_if_it_says_so() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    for op in [
+        || Op::Signal { signal: crate::request::Signal::Kill },
+        || Op::Resize { size: crate::request::TerminalSize { rows: 1, cols: 1 } },
+    ] {
+        harness.session.routes.get_mut(&RouteKey(1)).unwrap().tty = None;
+        for (message, unknown) in [("unknown process id p1", true), ("more than 7 requests without an answer", false)] {
+            let token = harness.submit(1, op());
+            let sent = harness.sent_one();
+            harness.receive(&json!({"id": sent["id"], "error": {"code": -32600, "message": message}}));
+            assert_eq!(matches!(harness.failure(token), Failure::UnknownProcess(_)), unknown);
+            assert_eq!(matches!(harness.failure(token), Failure::Remote(_)), !unknown);
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_refused_for_now_does_not_end_the_events() {
+    let mut harness = Harness::open(&[]);
+    harness.started(1);
+    harness.output(1, 2, 5);
+    harness.wait(Duration::from_secs(1));
+    let read = harness.sent_one();
+    harness.receive(&json!({"id": read["id"], "error": {"code": -32600, "message": "too much at a time"}}));
+    assert!(harness.sent().is_empty() && harness.failures.is_empty());
+    harness.wait(Duration::from_secs(1));
+    let read = harness.sent_one();
+    harness.receive(&json!({"id": read["id"], "result": read_result(3, &[(1, 5), (2, 5)], (false, None, false))}));
+    assert_eq!(harness.events.iter().map(|(_, event)| event.seq()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(harness.session.poll_timeout(), None);
+}
+
+/// The peer keeps what it has of a process until it hears that it is not needed.
+#[test]
+fn a_process_whose_events_failed_is_acknowledged_to_its_end() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.exited(1, 1, 0);
+    harness.exited(1, 2, 0);
+    assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Peer(_))]));
+    let stop = harness.sent_one();
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.session.release(harness.now, RouteKey(1));
+    harness.output(1, 3, 7);
+    harness.closed(1, 4);
+    harness.wait(ACK_DELAY);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 4]]));
+    assert_eq!(harness.failures.len(), 1);
+    assert!(harness.session.routes.is_empty() && harness.session.by_id.is_empty());
+    // The id is free.
+    harness.started(1);
+
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.output(1, 2, 5);
+    harness.wait(Duration::from_secs(1));
+    let read = harness.sent_one();
+    let mut result = read_result(9, &[], (true, None, true));
+    result["failure"] = json!("lost its place");
+    harness.receive(&json!({"id": read["id"], "result": result}));
+    assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Failed { .. })]));
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.session.release(harness.now, RouteKey(1));
+    harness.wait(ACK_DELAY);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 8]]));
+    assert!(harness.session.routes.is_empty() && harness.session.by_id.is_empty());
 }
 
 #[test]
@@ -267,6 +365,41 @@ fn attaching_reads_first_and_follows_then() {
     harness.receive(&json!({"id": read["id"], "error": {"code": -32600, "message": "unknown process id p2"}}));
     assert!(matches!(harness.failure(token), Failure::UnknownProcess(_)));
     assert!(harness.failures.is_empty());
+}
+
+#[test]
+fn attaching_that_nobody_waits_for_counts_nothing_as_read_and_ends_nothing() {
+    for (answered, mode) in [(false, None), (true, None), (false, Some(Mode::Resume("s".into())))] {
+        let mut harness = match mode {
+            None => Harness::open(ALL),
+            Some(mode) => Harness::with_config(mode, ClientConfig::default()),
+        };
+        let attach = || Op::Attach { process_id: process_id(1), after_seq: 0 };
+        let token = harness.submit(1, attach());
+        let read = harness.sent().into_iter().find(|sent| sent["method"] == "process/read");
+        let result = read_result(3, &[(1, 5), (2, 5)], (false, None, false));
+        let answer = read.map(|read| json!({"id": read["id"], "result": result}));
+        let answer = answer.as_ref();
+        if answered {
+            harness.receive(answer.unwrap());
+        }
+        // As the parts of the dropped future say it.
+        harness.session.abandon(harness.now, RouteKey(1));
+        harness.session.discard(harness.now, RouteKey(1));
+        harness.session.release(harness.now, RouteKey(1));
+        if !answered {
+            answer.into_iter().for_each(|answer| harness.receive(answer));
+        }
+        harness.drain();
+        assert!(harness.answer(token).is_some());
+        harness.wait(ACK_DELAY * 2);
+        assert!(!harness.sent_methods().iter().any(|method| method != "initialize"), "no acknowledgement, no stop");
+        assert!(harness.session.routes.is_empty() && harness.session.held.is_empty() && harness.session.reads == 0);
+        if harness.connected.is_some() {
+            harness.submit(2, attach());
+            assert_eq!(harness.sent_methods(), ["process/read"]);
+        }
+    }
 }
 
 #[test]
