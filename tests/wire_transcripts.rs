@@ -121,6 +121,12 @@ fn check_request(method: &str, params: Payload<'_>, exactly: bool, at: &str) -> 
         Ok(())
     }
 
+    // Bytes that are no base64 have a value here, which the answer needs, but no form.
+    if method == method::WriteFile::NAME
+        && params.decode::<longarm::wire::fs::WriteFileParams>().is_ok_and(|params| params.data_base64.0.is_err())
+    {
+        return None;
+    }
     let check = match method {
         method::Initialize::NAME => check::<method::Initialize>,
         method::Info::NAME => check::<method::Info>,
@@ -162,13 +168,21 @@ fn assert_extends(encoded: &Value, recorded: &Value, at: &str) {
             Some(recorded) if name == "metadata" || name == "cwd" => {
                 assert_eq!(value.is_null(), recorded.is_null(), "{at}")
             }
+            Some(recorded) if is_same_path(value, recorded) => {}
             Some(recorded) => assert_eq!(value, recorded, "{name} in {at}"),
+            None if name == "mode" => assert_eq!(value, "read", "{name} in {at}"),
             None => assert!(value.is_null() || value == false, "{name} in {at}"),
         }
     }
     for name in recorded.keys() {
         assert!(encoded.contains_key(name) || recorded[name].is_null(), "{name} in {at}");
     }
+}
+
+/// Dots in a path are resolved when it is read.
+fn is_same_path(encoded: &Value, recorded: &Value) -> bool {
+    let path = |value: &Value| value.as_str().and_then(|text| longarm::PathUri::parse(text).ok());
+    recorded.as_str().is_some_and(|text| text.contains("/..")) && path(encoded) == path(recorded)
 }
 
 fn check_notification(method: &str, params: Payload<'_>, text: &str, at: &str) {
