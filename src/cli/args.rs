@@ -20,6 +20,12 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// Run one command: here, or where a server is.
     Exec(ExecArgs),
+    /// Copy files and directories between here and where a server is.
+    ///
+    /// A path that begins with a colon is in the place, any other is here. Directories are copied with all that is in them,
+    /// except links and special files, which are named and passed over; into a directory that exists, a source is copied
+    /// under its own name. Files get the mode of new files, or keep the one that they have.
+    Cp(CpArgs),
 }
 
 #[derive(Args)]
@@ -35,9 +41,10 @@ pub(super) struct ServeArgs {
     pub(super) session_ttl: Option<Duration>,
 }
 
+/// Which place is meant; without any of these, this machine.
 #[derive(Args)]
-pub(super) struct ExecArgs {
-    /// Run the command where this server is, such as ws://127.0.0.1:4711.
+pub(super) struct PlaceArgs {
+    /// The place is where this server is, such as ws://127.0.0.1:4711.
     #[arg(long, value_name = "URL", conflicts_with = "stdio")]
     pub(super) connect: Option<String>,
     /// Launch this server with the shell and speak to it over its standard streams.
@@ -46,6 +53,31 @@ pub(super) struct ExecArgs {
     /// A file with the bearer token to show to the server.
     #[arg(long, value_name = "PATH", requires = "connect")]
     pub(super) auth_token_file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct CpArgs {
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
+    /// Go on where an earlier copy was interrupted: what a destination has is kept if it ends as the same part of its source
+    /// does. Only a longarm server lets an upload go on; to others it begins again.
+    #[arg(long)]
+    pub(super) resume: bool,
+    /// Show no progress.
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    /// What to copy.
+    #[arg(required = true, value_name = "SOURCE")]
+    pub(super) sources: Vec<OsString>,
+    /// What to make of it; with several sources, an existing directory.
+    #[arg(required = true, value_name = "DESTINATION")]
+    pub(super) destination: OsString,
+}
+
+#[derive(Args)]
+pub(super) struct ExecArgs {
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
     /// The working directory, absolute, in the place where the command runs.
     #[arg(long, value_name = "DIR")]
     pub(super) cwd: Option<PathBuf>,

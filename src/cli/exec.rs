@@ -3,9 +3,7 @@
 mod input;
 mod json;
 mod output;
-mod place;
 mod stop;
-mod throttle;
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -22,18 +20,14 @@ use tokio::time::timeout;
 
 use self::output::{Output, OutputError};
 use self::stop::Stopper;
-use self::throttle::Gate;
 use super::args::{ExecArgs, Inherit};
-use super::{FAILED, TIMED_OUT, complain, explain, os};
+use super::throttle::Gate;
+use super::{CLOSE_TIME, FAILED, INTERRUPTED, TIMED_OUT, complain, explain, os, place};
 
 /// How long after the exit, and after the last output, the end of the streams is waited for.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
-/// How long closing the place may take. It ends by itself; a peer that is gone must not keep the program.
-const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// 128 + `SIGPIPE`: what a program whose reader is gone ends with.
 const BROKEN_PIPE: u8 = 141;
-/// 128 + `SIGINT`.
-const INTERRUPTED: u8 = 130;
 
 /// Why there is no exit code of the command.
 enum Failure {
@@ -107,9 +101,12 @@ fn exit_code(status: ExitStatus, time_limit: Option<Duration>) -> u8 {
 async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     let mut signals = os::Signals::new().map_err(|error| Failure::Reason(explain(&error)))?;
     let (environment, gate) = tokio::select! {
-        connected = place::connect(&args) => connected?,
+        connected = place::connect(&args.place) => connected.map_err(Failure::Reason)?,
         () = signals.stop() => return Err(Failure::Interrupted),
     };
+    if !environment.features().credits {
+        gate.activate();
+    }
     let result = run_in(&environment, &gate, &args, &mut signals).await;
     // What still runs belongs to nobody after this; an error has the last word.
     let closed = timeout(CLOSE_TIME, environment.close()).await;

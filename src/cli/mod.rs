@@ -1,8 +1,11 @@
 //! The command line. It uses only what any host can use: the public surface of the library.
 
 mod args;
+mod cp;
 mod exec;
+mod place;
 mod serve;
+mod throttle;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -14,6 +17,7 @@ use self::unix as os;
 use self::windows as os;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 use longarm::error::explain;
@@ -24,6 +28,10 @@ use self::args::{Cli, Command};
 const FAILED: u8 = 125;
 /// The exit code of `exec` when the time limit passed.
 const TIMED_OUT: u8 = 124;
+/// 128 + `SIGINT`: the exit code of `exec` and `cp` when the user gave up.
+const INTERRUPTED: u8 = 130;
+/// How long closing the place may take. It ends by itself; a peer that is gone must not keep the program.
+const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// The exit code of a usage error of anything but `exec`.
 const USAGE: u8 = 2;
 
@@ -31,6 +39,7 @@ pub(crate) fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(Cli { command: Command::Serve(args) }) => serve::run(args),
         Ok(Cli { command: Command::Exec(args) }) => exec::run(args),
+        Ok(Cli { command: Command::Cp(args) }) => cp::run(args),
         Err(error) => usage(&error),
     }
 }

@@ -187,3 +187,8 @@ pub(super) fn split_variable(pair: &OsStr) -> Option<(OsString, OsString)> {
     let (name, value) = (bytes.get(..at)?, bytes.get(at + 1..)?);
     Some((OsString::from_vec(name.into()), OsString::from_vec(value.into())))
 }
+
+/// The bytes of a path.
+pub(super) fn path_bytes(path: &OsStr) -> Option<Vec<u8>> {
+    Some(path.as_bytes().to_vec())
+}

@@ -176,3 +176,8 @@ pub(super) fn split_variable(pair: &OsStr) -> Option<(OsString, OsString)> {
     let (name, value) = (units.get(..at)?, units.get(at + 1..)?);
     Some((OsString::from_wide(name), OsString::from_wide(value)))
 }
+
+/// The bytes of a path, if it is Unicode.
+pub(super) fn path_bytes(path: &OsStr) -> Option<Vec<u8>> {
+    path.to_str().map(|text| text.as_bytes().to_vec())
+}

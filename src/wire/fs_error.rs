@@ -33,6 +33,19 @@ impl Asked {
     pub fn new(method: &'static str, path: RequestPath) -> Self {
         Self { method, path, destination: None, symlinks: Symlinks::Follow }
     }
+
+    /// A path as the caller gave it, or in the form in which he gives paths.
+    fn spelling_of(&self, path: PathUri) -> RequestPath {
+        for given in std::iter::once(&self.path).chain(&self.destination) {
+            if uri(given).as_ref() == Some(&path) {
+                return given.clone();
+            }
+        }
+        match (&self.path, path.to_host_native_path()) {
+            (RequestPath::Native(_), Ok(native)) => RequestPath::Native(native),
+            _ => RequestPath::Uri(path),
+        }
+    }
 }
 
 /// The error answer that stands for `error` of a call of `method`; with all that it names, if the peer is to have that.
@@ -322,12 +335,7 @@ impl Detail {
     }
 
     fn into_error(self, asked: &Asked) -> Option<FsError> {
-        // The caller's own spelling, unless the error is about another path.
-        let asked_uri = uri(&asked.path);
-        let path = |path: Option<PathUri>| match path {
-            Some(path) if asked_uri.as_ref() != Some(&path) => RequestPath::Uri(path),
-            _ => asked.path.clone(),
-        };
+        let path = |path: Option<PathUri>| path.map_or_else(|| asked.path.clone(), |path| asked.spelling_of(path));
         Some(match self {
             Self::NotFound { path: at } => FsError::NotFound { path: path(at) },
             Self::PermissionDenied { path: at, code } => FsError::PermissionDenied { path: path(at), code },

@@ -4,6 +4,8 @@
 mod blocks;
 mod directories;
 mod metadata_kept;
+mod paths;
+mod place;
 mod roles;
 mod streams;
 mod support;

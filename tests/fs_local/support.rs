@@ -4,12 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use longarm::fs::{FsError, LocalFileSystem, LocalFileSystemConfig, RequestPath};
+use longarm::fs::{FsError, RequestPath};
 
-/// The file system under test.
-pub(crate) fn files() -> LocalFileSystem {
-    LocalFileSystem::new(LocalFileSystemConfig::from_host())
-}
+pub(crate) use crate::place::files;
 
 /// A directory that vanishes with the test.
 pub(crate) struct Scratch {
@@ -94,10 +91,11 @@ pub(crate) fn assert_not_found<T: std::fmt::Debug>(result: Result<T, FsError>, p
     assert!(matches!(error, FsError::NotFound { .. }) && names_path(&error, path), "{error:?}");
 }
 
-/// The number of a system error that has no variant of its own.
+/// The number of a system error that has no variant of its own. Of another machine it is in the text.
 pub(crate) fn os_code(error: &FsError) -> Option<i32> {
-    match error {
-        FsError::Os { source, .. } => source.raw_os_error(),
-        _ => None,
-    }
+    let FsError::Os { source, .. } = error else { return None };
+    source.raw_os_error().or_else(|| {
+        let text = source.to_string();
+        text.strip_suffix(')')?.rsplit_once("(os error ")?.1.parse().ok()
+    })
 }

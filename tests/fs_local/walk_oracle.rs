@@ -152,7 +152,7 @@ proptest! {
         let model = Model { root: Node::Directory(nodes) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for options in all_options {
-            let walk = runtime.block_on(files().walk(scratch.root().into(), options)).unwrap();
+            let walk = runtime.block_on(async { files().walk(scratch.root().into(), options).await }).unwrap();
             prop_assert_eq!(&walk.errors, &vec![]);
             let expected = model.walk(options);
             let uris: Vec<_> = expected

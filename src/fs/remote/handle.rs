@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Peer, RemoteFileSystem, error, file_bytes, require, uri};
 use crate::backend::remote::{Remote, result_of};
+use crate::core::session::Failure;
 use crate::fs::{Block, FileHandle, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, RequestPath};
 use crate::wire::codec::{self, hot};
 use crate::wire::fs::{self, CloseParams, OpenExtension, OpenParams, ReadBlockParams, WriteBlockParams};
@@ -60,13 +61,25 @@ impl RemoteFileSystem {
 impl RemoteFile {
     fn check_open(&self) -> Result<(), FsError> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(FsError::UnknownHandle { handle: self.id.clone() });
+            return Err(self.unknown());
         }
         Ok(())
     }
 
-    fn asked(&self, method: &'static str) -> Asked {
-        Asked::new(method, self.path.clone())
+    /// Nobody but the peer knows the id.
+    fn unknown(&self) -> FsError {
+        let handle = match &self.path {
+            RequestPath::Native(path) => path.to_string_lossy().into_owned(),
+            RequestPath::Uri(uri) => uri.to_string(),
+        };
+        FsError::UnknownHandle { handle }
+    }
+
+    fn failed(&self, method: &'static str, failure: Failure) -> FsError {
+        match error(failure, &Asked::new(method, self.path.clone())) {
+            FsError::UnknownHandle { .. } => self.unknown(),
+            error => error,
+        }
     }
 }
 
@@ -82,7 +95,7 @@ impl FileHandle for RemoteFile {
             Some((bytes, Some(eof))) => Ok(Block::new(bytes, eof)),
             _ => result_of::<method::ReadBlock>(&answer).map(|result| Block::new(result.chunk.into(), result.eof)),
         });
-        let block = block.map_err(|failure| error(failure, &self.asked(method::ReadBlock::NAME)));
+        let block = block.map_err(|failure| self.failed(method::ReadBlock::NAME, failure));
         // Nothing was sent by a call that found no place, so that the peer has not closed the file.
         if let Err(error) = &block
             && !matches!(error, FsError::InvalidRequest(_) | FsError::Busy(_))
@@ -103,7 +116,7 @@ impl FileHandle for RemoteFile {
         let encode = move |id: &RequestId| hot::encode_write_block(id, &params);
         let answer = self.remote.ask_raw(method::WriteBlock::NAME, false, encode).await;
         let done = answer.and_then(|answer| result_of::<method::WriteBlock>(&answer));
-        done.map(drop).map_err(|failure| error(failure, &self.asked(method::WriteBlock::NAME)))
+        done.map(drop).map_err(|failure| self.failed(method::WriteBlock::NAME, failure))
     }
 
     async fn close(&self) -> Result<(), FsError> {
@@ -112,7 +125,7 @@ impl FileHandle for RemoteFile {
         }
         let params = CloseParams { handle_id: self.id.clone() };
         let closed = self.remote.ask_cleanup::<method::CloseFile>(params).await;
-        closed.map(drop).map_err(|failure| error(failure, &self.asked(method::CloseFile::NAME)))
+        closed.map(drop).map_err(|failure| self.failed(method::CloseFile::NAME, failure))
     }
 }
 

@@ -203,10 +203,10 @@ impl FileSystem for RemoteFileSystem {
     ) -> Result<Option<MissingWatch>, FsError> {
         let peer = self.peer().await?;
         let Some(first) = missing.first().cloned().filter(|_| peer.has("fsWatchMissing")) else { return Ok(None) };
-        let wanted = Wanted {
-            missing: missing.iter().map(|path| uri(path, &peer)).collect::<Result<_, _>>()?,
-            present: present.map(|path| uri(&path, &peer)).transpose()?,
-        };
+        // A path that the place cannot have is one that it cannot watch.
+        let Ok(missing) = missing.iter().map(|path| uri(path, &peer)).collect() else { return Ok(None) };
+        let Ok(present) = present.map(|path| uri(&path, &peer)).transpose() else { return Ok(None) };
+        let wanted = Wanted { missing, present };
         let asked = Asked::new(method::WatchMissing::NAME, first);
         let ask = |watch_id, Wanted { missing, present }| {
             let params = fs::WatchMissingParams { watch_id, missing, present, sandbox: None };

@@ -1,4 +1,4 @@
-//! Where the command runs.
+//! Where commands run and files are.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use longarm::transport::Transport;
 use longarm::transport::stdio::StdioServer;
 use longarm::transport::websocket::{self, ConnectOptions, WebSocketTransport};
 
-use super::Failure;
+use super::args::PlaceArgs;
+use super::explain;
 use super::throttle::{Gate, Throttled};
-use crate::cli::args::ExecArgs;
-use crate::cli::explain;
 
-/// A place, and the gate of its connection.
-pub(super) async fn connect(args: &ExecArgs) -> Result<(Environment, Gate), Failure> {
+/// A place, and the gate of its connection, which is open.
+pub(super) async fn connect(args: &PlaceArgs) -> Result<(Environment, Gate), String> {
     let gate = Gate::default();
     let environment = match (&args.connect, &args.stdio) {
         (Some(url), _) => attach(dial(url, args).await?, &gate).await,
@@ -26,11 +25,7 @@ pub(super) async fn connect(args: &ExecArgs) -> Result<(Environment, Gate), Fail
             Ok(Environment::with_backend(Arc::new(Local::new(config))))
         }
     };
-    let environment = environment.map_err(|error| Failure::Reason(explain(&error)))?;
-    if !environment.features().credits {
-        gate.activate();
-    }
-    Ok((environment, gate))
+    Ok((environment.map_err(|error| explain(&error))?, gate))
 }
 
 async fn attach<T: Transport>(dialled: Result<T, ConnectError>, gate: &Gate) -> Result<Environment, ConnectError> {
@@ -38,11 +33,11 @@ async fn attach<T: Transport>(dialled: Result<T, ConnectError>, gate: &Gate) -> 
     Environment::connect(transport, ClientConfig::default()).await
 }
 
-async fn dial(url: &str, args: &ExecArgs) -> Result<Result<WebSocketTransport, ConnectError>, Failure> {
+async fn dial(url: &str, args: &PlaceArgs) -> Result<Result<WebSocketTransport, ConnectError>, String> {
     let mut options = ConnectOptions::new();
     if let Some(path) = &args.auth_token_file {
-        let token = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Reason(format!("cannot read token file {path:?}: {error}")))?;
+        let token =
+            std::fs::read_to_string(path).map_err(|error| format!("cannot read token file {path:?}: {error}"))?;
         options = options.bearer_token(token.trim());
     }
     Ok(websocket::connect(url, &options).await)

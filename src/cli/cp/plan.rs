@@ -1,0 +1,83 @@
+//! What there is to copy.
+
+use std::pin::pin;
+
+use futures_util::{StreamExt as _, stream};
+use longarm::fs::{DirectoryEntry, FsError, Metadata, Symlinks};
+
+use super::AT_A_TIME;
+use super::file::FileCopy;
+use super::location::Location;
+use super::progress::Progress;
+
+/// Directories to make, and files to copy into them.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) directories: Vec<Location>,
+    pub(super) files: Vec<FileCopy>,
+}
+
+impl Plan {
+    /// Adds a source. Links in a tree are not followed: they may lead out of it, or round in it.
+    pub(super) async fn add(&mut self, from: &Location, to: &Location, progress: &Progress) -> Result<(), FsError> {
+        let metadata = from.files().metadata(from.path(), Symlinks::Follow).await?;
+        if !metadata.is_directory {
+            if !metadata.is_file {
+                return Err(FsError::NotAFile { path: from.path() });
+            }
+            self.files.push(FileCopy { from: from.clone(), to: to.clone(), size: metadata.size });
+            return Ok(());
+        }
+        let mut unread = vec![(from.clone(), to.clone())];
+        while let Some((from, to)) = unread.pop() {
+            self.directories.push(to.clone());
+            match self.add_entries(&from, &to, &mut unread, progress).await {
+                Err(error) if unread.is_empty() && self.directories.len() == 1 => return Err(error),
+                Err(error) => progress.failed_in_tree(&from, &to, error)?,
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what is in a directory.
+    async fn add_entries(
+        &mut self,
+        from: &Location,
+        to: &Location,
+        unread: &mut Vec<(Location, Location)>,
+        progress: &Progress,
+    ) -> Result<(), FsError> {
+        let entries = from.files().read_directory(from.path()).await?;
+        let entries = stream::iter(entries).map(async |entry| {
+            let metadata = examine(from, &entry).await;
+            (entry, metadata)
+        });
+        let mut entries = pin!(entries.buffered(AT_A_TIME));
+        while let Some((entry, metadata)) = entries.next().await {
+            let (Ok(from), Ok(to)) = (from.entry(&entry), to.entry(&entry)) else {
+                progress.passed_over(&format!("{:?} in {from}", entry.file_name), "its name has no path");
+                continue;
+            };
+            match metadata {
+                Ok(metadata) if metadata.is_symlink => progress.passed_over(&from, "it is a link"),
+                Ok(metadata) if metadata.is_directory => unread.push((from, to)),
+                Ok(metadata) if metadata.is_file => self.files.push(FileCopy { from, to, size: metadata.size }),
+                Ok(_) => progress.passed_over(&from, "it is neither a file nor a directory"),
+                Err(error) => progress.failed_in_tree(&from, &to, error)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn examine(directory: &Location, entry: &DirectoryEntry) -> Result<Metadata, FsError> {
+    if entry.is_lossy() {
+        // Its real name is not known.
+        return Err(FsError::NotFound { path: directory.path() });
+    }
+    match directory.entry(entry) {
+        Ok(from) => from.files().metadata(from.path(), Symlinks::Follow).await,
+        Err(_) => Ok(Metadata::default()),
+    }
+}
