@@ -1,6 +1,7 @@
 //! The program as its users see it: bytes, exit codes, signals, terminals; here and behind a server.
 #![cfg(unix)]
 
+mod cp;
 mod exec;
 mod reference;
 mod serve;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{Place, Running, Server, run};
 
 /// The reference's server, if it is here.
-fn reference() -> Option<(Place, tempfile::TempDir)> {
+pub(crate) fn reference() -> Option<(Place, tempfile::TempDir)> {
     let Some(program) = std::env::var_os("LONGARM_REFERENCE") else {
         let must = cfg!(target_os = "linux") && std::env::var("CI").is_ok_and(|ci| ci == "true");
         assert!(!must, "LONGARM_REFERENCE is not set, and CI on Linux needs it");

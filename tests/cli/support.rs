@@ -32,8 +32,17 @@ impl Place {
 
     /// `longarm exec` with the options that lead to this place.
     pub(crate) fn exec(&self) -> Command {
+        self.command("exec")
+    }
+
+    /// `longarm cp` with the options that lead to this place.
+    pub(crate) fn cp(&self) -> Command {
+        self.command("cp")
+    }
+
+    fn command(&self, name: &str) -> Command {
         let mut command = Command::new(PROGRAM);
-        command.arg("exec");
+        command.arg(name);
         match self {
             Self::Local => {}
             Self::Stdio => {

@@ -8,21 +8,21 @@ use tokio::time::timeout;
 use crate::support::{PROGRAM, Place};
 
 /// A program on a terminal.
-struct OnTerminal {
+pub(crate) struct OnTerminal {
     process: Process,
     seen: String,
     _environment: Environment,
 }
 
 impl OnTerminal {
-    async fn start(argv: &[&str], size: TerminalSize) -> Self {
+    pub(crate) async fn start(argv: &[&str], size: TerminalSize) -> Self {
         let environment = Environment::local();
         let process = environment.spawn(ExecRequest::new(argv).terminal(size)).await.unwrap();
         Self { process, seen: String::new(), _environment: environment }
     }
 
     /// Reads until `text` has come, and forgets what came up to its end.
-    async fn expect(&mut self, text: &str) -> String {
+    pub(crate) async fn expect(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.seen.find(text) {
                 let rest = self.seen.split_off(at + text.len());
