@@ -234,7 +234,7 @@ impl Collector {
 
     fn add_gap(&mut self, gap: Gap) {
         let missing = self.missing.get_or_insert(Missing { gaps: 0, bytes: Some(0) });
-        missing.gaps += 1;
-        missing.bytes = missing.bytes.zip(gap.bytes).map(|(sum, more)| sum + more);
+        missing.gaps = missing.gaps.saturating_add(1);
+        missing.bytes = missing.bytes.zip(gap.bytes).map(|(sum, more)| sum.saturating_add(more));
     }
 }

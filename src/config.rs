@@ -73,7 +73,7 @@ impl Default for Keepalive {
 ///
 /// - A session holds ([`max_processes`](Self::max_processes) + twice the larger of it and
 ///   [`max_closed_processes`](Self::max_closed_processes)) × ([`output.retained_bytes`](OutputLimits::retained_bytes) +
-///   [`output.chunk_bytes`](OutputLimits::chunk_bytes)) of output at most; for each of its
+///   [`output.chunk_bytes`](OutputLimits::chunk_bytes)) of output at most, beside what its backend holds; for each of its
 ///   [`max_processes`](Self::max_processes), [`stdin_queue_bytes`](Self::stdin_queue_bytes) of input that is not written
 ///   yet; and [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of further input for all of them.
 /// - A connection holds one message of [`messages.max_message_bytes`](MessageLimits::max_message_bytes) that is being

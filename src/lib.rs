@@ -5,7 +5,9 @@
 //!
 //! It is no shell: a request names a program and its arguments. It decides nothing about what may run: approval and
 //! policy are the host's. It does not start executors on other machines, and it encrypts nothing by itself. It reads no
-//! configuration, installs no signal handler and sets up no logging.
+//! configuration, sets up no logging and installs no signal handler, with one exception: where the system has no pidfds
+//! (macOS, Linux before 5.10), launching a [server as a child process](transport::stdio::StdioServer) has tokio install its handler for
+//! `SIGCHLD`.
 //!
 //! # The parts
 //!

@@ -227,15 +227,21 @@ impl Process {
         let drained_by = || tokio::time::Instant::now().checked_add(limits.drain_timeout);
         let mut collector = Collector::new(limits, exited);
         let mut deadline = exited.and_then(|_| drained_by());
+        let mut late = 0;
         loop {
             let event = match deadline {
-                None => source.next().await?,
-                Some(deadline) => match tokio::time::timeout_at(deadline, source.next()).await {
-                    Ok(event) => event?,
-                    Err(_) => break,
-                },
+                None => Some(source.next().await),
+                Some(deadline) if tokio::time::Instant::now() < deadline => {
+                    tokio::time::timeout_at(deadline, source.next()).await.ok()
+                }
+                // What has come in time is taken, but no more than that: a descendant may write faster than this reads.
+                Some(_) if late < LOOK_AHEAD => {
+                    late += 1;
+                    source.next().now_or_never()
+                }
+                Some(_) => None,
             };
-            let Some(event) = event else { break };
+            let Some(Some(event)) = event.transpose()? else { break };
             if matches!(event, Event::Exited(_)) {
                 deadline = drained_by();
             }
@@ -366,7 +372,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Events that one [`Process::try_wait`] looks at.
+/// Events that one [`Process::try_wait`] looks at, and that [`Process::collect`] takes after its time.
 const LOOK_AHEAD: usize = 1_024;
 
 impl Drop for Process {

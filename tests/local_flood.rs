@@ -6,7 +6,7 @@ mod local_support;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use local_support::{PATIENCE, collect, sh};
+use local_support::{PATIENCE, collect, next, sh};
 use longarm::backend::ExecBackend;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::config::OutputLimits;
@@ -131,4 +131,31 @@ async fn what_was_held_when_the_process_ended_arrives() {
         assert_eq!((run.stdout.len(), run.stderr.len()), (60_000, 60_000));
     }
     local.close().await;
+}
+
+#[tokio::test]
+async fn a_flood_on_one_stream_leaves_room_for_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, flood, rare) in [("stdout", "yes", "echo rare >&2"), ("stderr", "yes >&2", "echo rare")] {
+        let written = dir.path().join(name);
+        let local = narrow(4 << 10, 1 << 10);
+        let script = format!("{flood} & {rare}; touch '{}'; wait", written.display());
+        let mut events = local.spawn(sh(&script)).await.unwrap().events;
+        tokio::time::timeout(PATIENCE, async {
+            while !written.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("it is written");
+        for count in 0.. {
+            assert!(count < 100, "what came on the other stream is not read while {name} floods");
+            match next(&mut events).await {
+                Event::Output(output) if &output.bytes[..] == b"rare\n" => break,
+                Event::Output(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        local.close().await;
+    }
 }

@@ -1,5 +1,6 @@
 //! `longarm exec`.
 
+mod drain;
 mod input;
 mod json;
 mod output;
@@ -18,14 +19,13 @@ use longarm::{Environment, Event, ExecRequest, ExitStatus, Process, ShellEnvPoli
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
+use self::drain::Drain;
 use self::output::{Output, OutputError};
 use self::stop::Stopper;
 use super::args::{ExecArgs, Inherit};
 use super::throttle::Gate;
 use super::{CLOSE_TIME, FAILED, INTERRUPTED, TIMED_OUT, complain, explain, os, place};
 
-/// How long after the exit, and after the last output, the end of the streams is waited for.
-const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// 128 + `SIGPIPE`: what a program whose reader is gone ends with.
 const BROKEN_PIPE: u8 = 141;
 
@@ -250,29 +250,36 @@ async fn attend(
     }
 }
 
-/// Carries the events until the streams have ended, or have been silent for a while after the exit.
+/// Carries the events until the streams have ended, or it has waited for that long enough after the exit.
 async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result<Ended, Failure> {
     let mut status = None;
     let mut lost: Option<Lost> = None;
+    let mut drain: Option<Drain> = None;
     let mut still_open = false;
     loop {
-        let event = if status.is_some() {
-            match timeout(DRAIN_TIME, next_event(process, gate)).await {
-                Ok(event) => event?,
-                Err(_) => {
-                    still_open = true;
-                    None
+        let next = next_event(process, gate);
+        let event = match &mut drain {
+            None => Some(next.await),
+            Some(drain) => drain.wait(next).await,
+        };
+        let Some(event) = event else {
+            still_open = true;
+            break;
+        };
+        let Some(event) = event? else { break };
+        match &event {
+            Event::Exited(exited) => {
+                status = Some(exited.status);
+                drain = Some(Drain::new());
+            }
+            Event::Output(output) => {
+                if let Some(drain) = &mut drain {
+                    drain.came(output.bytes.len());
                 }
             }
-        } else {
-            next_event(process, gate).await?
-        };
-        let Some(event) = event else { break };
-        match &event {
-            Event::Exited(exited) => status = Some(exited.status),
             Event::Gap(Gap { bytes, .. }) => {
                 let before = lost.map_or(Some(0), |lost| lost.bytes);
-                lost = Some(Lost { bytes: before.zip(*bytes).map(|(before, bytes)| before + bytes) });
+                lost = Some(Lost { bytes: before.zip(*bytes).map(|(before, bytes)| before.saturating_add(bytes)) });
             }
             _ => {}
         }

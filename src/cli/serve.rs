@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm::ExecBackend as _;
 use longarm::backend::local::{Local, LocalConfig};
-use longarm::config::ServerConfig;
+use longarm::config::{OutputLimits, ServerConfig};
 use longarm::server::{Server, serve_stdio, serve_websocket};
 use longarm::transport::websocket::{CapabilityToken, ListenOptions, Listener, parse_listen_url};
 use tokio::runtime::Builder;
@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 
 use super::args::ServeArgs;
 use super::{complain, explain, os};
+
+/// A few large chunks of a process: enough for it to go on while a session is busy with others.
+const QUEUED_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: ServeArgs) -> ExitCode {
     // Everything that a session does happens on one thread; processes have their own time.
@@ -79,9 +82,12 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
     result
 }
 
-/// Children end with this program, and get the limit of descriptors that it was started with.
+/// Children end with this program, and get the limit of descriptors that it was started with. Their output is retained by
+/// the session, so that little is held before it comes there.
 fn local_config() -> LocalConfig {
-    let config = LocalConfig::from_host().end_with_executor(true);
+    let mut output = OutputLimits::default();
+    output.retained_bytes = QUEUED_BYTES;
+    let config = LocalConfig::from_host().end_with_executor(true).output(output);
     match os::raise_descriptor_limit() {
         Some((soft, hard)) => config.child_descriptor_limit(soft, hard),
         None => config,

@@ -44,21 +44,32 @@ impl Gate {
         }
     }
 
-    fn is_closed(&self) -> bool {
-        let state = self.lock();
-        state.active && state.ahead_bytes >= AHEAD_BYTES
+    /// Ready while it is open.
+    fn poll_open(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.is_closed() {
+            return Poll::Ready(());
+        }
+        // Under the same lock, so that nobody opens it unnoticed.
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// A number that never falls, and grows when it is asked for while the gate is closed.
     fn excuses(&self) -> u64 {
-        let closed = self.is_closed();
         let mut state = self.lock();
-        state.excuses += u64::from(closed);
+        state.excuses += u64::from(state.is_closed());
         state.excuses
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_closed(&self) -> bool {
+        self.active && self.ahead_bytes >= AHEAD_BYTES
     }
 }
 
@@ -90,10 +101,7 @@ impl Stream for ThrottledIncoming {
     type Item = Result<Bytes, TransportError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.gate.is_closed() {
-            self.gate.lock().reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
+        ready!(self.gate.poll_open(cx));
         let next = ready!(Pin::new(&mut self.incoming).poll_next(cx));
         if let Some(Ok(message)) = &next {
             self.gate.lock().ahead_bytes += message.len();

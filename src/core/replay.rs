@@ -1,4 +1,4 @@
-//! What a server keeps of one process for its client: the only queue on the way of output.
+//! What a server keeps of one process for its client: the only queue of the server's on the way of output.
 //!
 //! A [`ProcessLog`] numbers the events of a process, retains its output within a bound, and knows which of it the
 //! attached client has been sent and which it has *seen*. From that follows whether the process may go on writing.

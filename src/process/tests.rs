@@ -322,3 +322,42 @@ async fn a_handle_does_not_wait_for_events_that_nobody_follows() {
     drop(process);
     assert!(matches!(handle.wait().await, Err(WaitError::Closed)));
 }
+
+/// Has a process yield these events instead of its own.
+fn with_events(process: &mut Process, events: impl futures_core::Stream<Item = Event> + Send + 'static) {
+    let source = Source::new(Box::pin(events.map(Ok)), Arc::clone(&process.handle.shared));
+    process.slot = Mutex::new(Slot::Held(source));
+}
+
+fn output(seq: u64) -> Event {
+    Event::Output(crate::event::Output { seq, stream: OutputStream::Stdout, bytes: "y\n".into() })
+}
+
+fn exited(seq: u64) -> Event {
+    Event::Exited(crate::event::Exited { seq, status: ExitStatus::exited(0), sandbox_denied: false })
+}
+
+#[tokio::test]
+async fn a_descendant_that_writes_faster_than_anybody_reads_does_not_keep_collect() {
+    let (_backend, mut process) = spawn(|_child| async { ExitStatus::exited(0) }).await;
+    let begun = std::time::Instant::now();
+    let flood = futures_util::stream::iter(2..).map(move |seq| {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on for ever");
+        output(seq)
+    });
+    with_events(&mut process, futures_util::stream::iter([exited(1)]).chain(flood));
+    let limits = CollectLimits::default().head_bytes(10).tail_bytes(10).drain_timeout(Duration::from_millis(20));
+    let collected = process.collect(limits).await.unwrap();
+    assert!(collected.still_open && collected.status.success());
+    assert!(collected.stdout.total_bytes > 0);
+}
+
+#[tokio::test]
+async fn what_has_come_in_time_is_collected_without_a_wait() {
+    let (_backend, mut process) = spawn(|_child| async { ExitStatus::exited(0) }).await;
+    let closed = Event::Closed(crate::event::Closed { seq: 3, totals: None, cut: false });
+    with_events(&mut process, futures_util::stream::iter([exited(1), output(2), closed]));
+    let collected = process.collect(CollectLimits::default().drain_timeout(Duration::ZERO)).await.unwrap();
+    assert!(!collected.still_open);
+    assert_eq!(collected.stdout.head, b"y\n");
+}

@@ -5,8 +5,12 @@
 //! the answers to its earlier writes. [`Server::serve`] carries one connection, over whatever [`Transport`] it is given;
 //! an accept loop is a loop around it.
 //!
-//! One task drives each session. It owns all the session's state; there is no lock and no queue on the way of an output
-//! chunk but the log in which it is retained. What the task does is decided by `core::peer`, which does no I/O.
+//! One task drives each session. It owns all the session's state. An output chunk passes two bounded places: the backend's
+//! own queue, from which it is pulled ([`Local`](crate::Local) has one with a short lock, of
+//! [`LocalConfig::output`](crate::LocalConfig::output)), and the log in which it is retained for the client
+//! ([`ServerConfig::output`]). A process whose output nobody takes is paused when both are full; since the log
+//! can do all that a queue is for, the first may be small: `longarm serve` gives it 256 KiB. What the task does is decided
+//! by `core::peer`, which does no I/O.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 #![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 

@@ -247,3 +247,13 @@ fn what_a_command_leaves_behind_does_not_keep_the_program_and_lives_on() {
         signal(pid.parse().unwrap(), "KILL");
     }
 }
+
+#[test]
+fn what_a_command_leaves_behind_may_go_on_writing() {
+    for place in Place::all() {
+        for left in ["while :; do echo x; sleep 0.4; done", "exec yes"] {
+            let outcome = place.run(&["--", "sh", "-c", &format!("({left}) & exit 2")]);
+            assert_eq!(outcome.code(), 2, "{} {left}: {outcome:?}", place.name());
+        }
+    }
+}

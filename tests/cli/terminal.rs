@@ -140,3 +140,29 @@ async fn a_terminal_takes_input_from_a_pipe_and_sees_its_end() {
         }
     }
 }
+
+/// A place without the extension: neither side learns that the other one has it.
+fn plain_place() -> Vec<String> {
+    let hide = "sed -u 's/\"longarm\":/\"other\":/g'";
+    let server = format!("{hide} | '{PROGRAM}' serve --listen stdio | {hide}");
+    vec![PROGRAM.into(), "exec".into(), "--stdio".into(), server]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_typed_input_that_cannot_be_passed_on_is_said_and_ends_nothing() {
+    let mut argv = plain_place();
+    argv.extend(
+        ["-i", "--", "sh", "-c", "trap 'echo bye; exit 7' INT; while read line; do echo got $line; done"]
+            .map(Into::into),
+    );
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let mut terminal = OnTerminal::start(&argv, TerminalSize { rows: 24, cols: 200 }).await;
+    terminal.type_in("one\n").await;
+    terminal.expect("got one").await;
+    terminal.type_in("\u{4}").await;
+    terminal.expect("longarm: ").await;
+    terminal.expect("input").await;
+    terminal.type_in("\u{3}").await;
+    terminal.expect("bye").await;
+    terminal.expect("[exit code 7]").await;
+}

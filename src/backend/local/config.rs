@@ -21,7 +21,9 @@ pub struct LocalConfig {
     pub default_cwd: Option<PathBuf>,
     /// Names of variables that never reach a child. By default those that hold the executor's own credentials.
     pub reserved_names: ReservedNames,
-    /// Output held for a process whose events are not polled. At the bound the process is paused.
+    /// Output held for a process whose events are not polled. At the bound its pipes fill up (on Linux, those of a fast
+    /// writer hold 1 MiB), and the process is paused. A place behind a [`Server`](crate::server::Server), which retains output itself,
+    /// can do with less: 256 KiB are enough for full speed.
     pub output: OutputLimits,
     /// How long processes may take to end by themselves when the place is closed. 2 s.
     pub close_grace: Duration,

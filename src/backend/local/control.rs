@@ -74,7 +74,7 @@ impl ProcessControl for LocalControl {
             return Err(Unsupported { feature: "a signal without a name", place: "this system".into() }.into());
         }
         let control = self.shared.control();
-        let Some(child) = control.child.as_ref().filter(|_| !control.exited) else {
+        let Some(child) = control.child.as_ref().filter(|_| control.is_running()) else {
             return Ok(());
         };
         let result = match signal {

@@ -2,7 +2,7 @@
 //!
 //! A process that writes many small pieces in quick succession costs a wake-up, a read and a message for each, far more
 //! than the bytes do. After enough of them its output is read by the clock instead, a fraction of a millisecond apart.
-//! The first bytes after a pause, and an answer to input, are never held back.
+//! The first bytes after a pause, and an answer to input, are never held back, and a dialogue, however quick, never adds up.
 //!
 //! ```text
 //!              many small reads in quick succession               cannot be gathered
@@ -85,13 +85,19 @@ impl Gather {
         }
     }
 
-    /// Input was written, or the process has exited: nothing is held back any more.
+    /// Input was written, or the process has exited: nothing is held back any more, and what was read so far does not count.
     pub(super) fn end(&mut self) -> Change {
-        if !matches!(self.state, State::Gathering) {
-            return Change::None;
+        match &mut self.state {
+            State::Immediate { run, .. } => {
+                *run = 0;
+                Change::None
+            }
+            State::Gathering => {
+                self.state = State::Immediate { run: 0, last: None };
+                Change::Ended
+            }
+            State::Never => Change::None,
         }
-        self.state = State::Immediate { run: 0, last: None };
-        Change::Ended
     }
 
     /// The stream holds too little for it.
@@ -172,6 +178,19 @@ mod tests {
         assert_eq!(gather.end(), Change::Ended);
         assert_eq!(gather.end(), Change::None);
         assert_eq!(flood(&mut gather, now).0, RUN + 1);
+    }
+
+    #[test]
+    fn a_dialogue_never_adds_up() {
+        let mut now = Instant::now();
+        let mut gather = Gather::new(true);
+        for _ in 0..RUN * 4 {
+            for _ in 0..RUN - 1 {
+                now += STEP;
+                assert_eq!(gather.handle_read(now, 64), Change::None);
+            }
+            assert_eq!(gather.end(), Change::None);
+        }
     }
 
     #[test]

@@ -143,9 +143,8 @@ impl Local {
 impl ExecBackend for Local {
     /// Starts a process. Must be called within a tokio runtime with its I/O and time drivers enabled.
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
-        if self.registry.is_closed() {
-            return Err(SpawnError::Closed);
-        }
+        // Declared first, and so dropped last: closing waits until a child that came too late is in the hands of the reaper.
+        let _starting = self.registry.begin().ok_or(SpawnError::Closed)?;
         let mut plan = LaunchPlan::new(&request, &self.config)?;
         if plan.wants_shell()
             && let Some(shell) = self.login_shell().await

@@ -26,8 +26,8 @@ pub(super) struct Shared {
     supervisor: AtomicWaker,
     /// The supervisor gathers small output by the clock, which input ends.
     gathering: AtomicBool,
-    /// Input was written while it did.
-    input_in_gathering: AtomicBool,
+    /// Input was written since the supervisor last asked.
+    input_written: AtomicBool,
 }
 
 /// What acts on the process. Signals go out under the lock, so that none can meet a group number that was given back.
@@ -69,7 +69,7 @@ impl Shared {
             }),
             supervisor: AtomicWaker::new(),
             gathering: AtomicBool::new(false),
-            input_in_gathering: AtomicBool::new(false),
+            input_written: AtomicBool::new(false),
         }
     }
 
@@ -95,22 +95,23 @@ impl Shared {
 
     /// Somebody wrote to the process: what it answers must not be held back.
     pub(super) fn input_was_written(&self) {
+        self.input_written.store(true, Ordering::Relaxed);
         if self.gathering.swap(false, Ordering::Relaxed) {
-            self.input_in_gathering.store(true, Ordering::Relaxed);
             self.wake_supervisor();
         }
     }
 
     /// Whether that happened since the last call.
-    pub(super) fn input_ended_gathering(&self) -> bool {
-        self.input_in_gathering.swap(false, Ordering::Relaxed)
+    pub(super) fn take_input_written(&self) -> bool {
+        // Mostly not, which a load tells for less.
+        self.input_written.load(Ordering::Relaxed) && self.input_written.swap(false, Ordering::Relaxed)
     }
 
     /// Ends the process tree; returns whether the process was still running. What a closed process left behind may be
     /// out of reach, which is [`io::ErrorKind::Unsupported`].
     pub(super) fn terminate(&self, how: Terminate) -> io::Result<bool> {
         let mut control = self.control();
-        let running = !control.exited;
+        let running = control.is_running();
         if how.descendants && control.out_of_reach {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -129,11 +130,7 @@ impl Shared {
     /// Kills the tree of a process that still runs, unless it is detached. One that has exited is left alone with what it
     /// left behind, also if the supervisor has not seen the exit yet.
     pub(super) fn kill_running(&self) {
-        self.kill_if(|control| {
-            let child = control.child.as_ref().filter(|_| !control.detached && !control.exited);
-            // Only of a process that is not ours any more it cannot be told.
-            child.is_some_and(|child| matches!(child.exit_status(), Ok(None)))
-        });
+        self.kill_if(|control| !control.detached && control.is_running());
     }
 
     fn kill_if(&self, condition: impl FnOnce(&Control) -> bool) {
@@ -148,6 +145,14 @@ impl Shared {
 }
 
 impl Control {
+    /// Whether the process itself runs. The supervisor may not have seen the exit yet, and what an exited process left
+    /// behind is not to be ended in its stead.
+    pub(super) fn is_running(&self) -> bool {
+        let child = self.child.as_ref().filter(|_| !self.exited);
+        // It cannot be told of a process only that is not ours any more: somebody has reaped it.
+        child.is_some_and(|child| matches!(child.exit_status(), Ok(None)))
+    }
+
     /// Asks the group to end within `grace`.
     pub(super) fn stop(&mut self, grace: Duration) -> io::Result<()> {
         if self.child.is_none() {

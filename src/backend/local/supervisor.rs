@@ -37,6 +37,8 @@ pub(super) struct Supervisor {
     buffers: Arc<Buffers>,
     registration: Option<Registration>,
     streams: [Option<Stream>; 2],
+    /// The stream that is read first: the one for which there was no room the last time.
+    first: usize,
     phase: Phase,
     /// Until when the process may run, and how long it may take to end then.
     time_limit: Option<(Instant, Duration)>,
@@ -95,6 +97,7 @@ impl Supervisor {
             buffers,
             registration: None,
             streams: [Some(Stream::new(stdout, first)), stderr.map(|reader| Stream::new(reader, OutputStream::Stderr))],
+            first: 0,
             phase: Phase::Over,
             time_limit: request
                 .time_limit
@@ -133,9 +136,12 @@ impl Supervisor {
             && deadline <= now
         {
             self.time_limit = None;
-            if !self.is_exited() {
+            let mut control = self.shared.control();
+            // One that has ended in time, unseen so far, has not exceeded it.
+            if control.is_running() {
+                let stopped = control.stop(grace);
+                drop(control);
                 self.limit_exceeded.get_or_insert(LimitExceeded::Time);
-                let stopped = self.shared.control().stop(grace);
                 self.note("stop a process at its time limit", stopped);
             }
         }
@@ -148,22 +154,33 @@ impl Supervisor {
         }
     }
 
-    /// Reads what there is, within a budget; returns whether there may be more right now.
+    /// Reads what there is, within a budget, from the streams in turn; returns whether there may be more right now.
     fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let mut more = false;
-        for index in 0..self.streams.len() {
-            for round in 0.. {
-                if round == READS_A_POLL {
-                    more = true;
-                    break;
+        let order = [self.first, 1 - self.first];
+        let mut stuck = [false; 2];
+        let mut refused = false;
+        for _ in 0..READS_A_POLL {
+            for index in order {
+                if stuck[index] {
+                    continue;
                 }
                 match self.read_once(index, cx, now) {
                     Progress::Read => {}
-                    Progress::Stuck => break,
+                    Progress::Stuck => stuck[index] = true,
+                    Progress::Refused => {
+                        stuck[index] = true;
+                        // Else a flood on one stream would leave the other one no room for ever.
+                        if !std::mem::replace(&mut refused, true) {
+                            self.first = index;
+                        }
+                    }
                 }
             }
+            if stuck == [true; 2] {
+                return false;
+            }
         }
-        more
+        true
     }
 
     /// Reads all that is there, whatever the runtime has heard of it: as much as a pipe can hold at most, since a stream
@@ -180,7 +197,7 @@ impl Supervisor {
         let exited = self.is_exited();
         let Some(stream) = &mut self.streams[index] else { return Progress::Stuck };
         if !self.shared.events.has_room() {
-            return Progress::Stuck;
+            return Progress::Refused;
         }
         let result = self.buffers.fill(|buffer| stream.reader.poll_read(cx, buffer));
         match result {
@@ -432,6 +449,8 @@ enum Progress {
     Read,
     /// Nothing more can be read now.
     Stuck,
+    /// There is no room for more.
+    Refused,
 }
 
 impl Stream {
@@ -454,7 +473,7 @@ impl Future for Supervisor {
             control.input.poll_flush(cx);
         }
         drop(control);
-        if this.shared.input_ended_gathering() {
+        if this.shared.take_input_written() {
             this.end_gathering();
         }
         let mut again = this.read(cx, now);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 
 use super::*;
 use crate::event::Event;
@@ -260,4 +260,69 @@ async fn a_write_gives_others_their_turn() {
     assert!(matches!(answer.await, Ok(Ok(()))));
     input.shut();
     assert_eq!(reader.join().unwrap(), 4 << 20);
+}
+
+/// A process that has ended, which its supervisor has not had a turn to see, and that left somebody: he waits for the
+/// file `go` and then makes the file `alive`.
+async fn ended_unseen(local: &Local, dir: &std::path::Path) -> Spawned {
+    let script = "(while ! test -e go; do sleep 0.01; done; touch alive) & echo started; read line; exit 0";
+    let request = ExecRequest::new(["sh", "-c", script]).cwd(dir).stdin(crate::request::Stdin::Piped);
+    let mut spawned = local.spawn(request).await.unwrap();
+    assert!(matches!(spawned.events.next().await, Some(Ok(Event::Output(_)))));
+    spawned.control.write("\n".into()).await.unwrap();
+    block_until_ended(spawned.control.os_id().unwrap());
+    spawned
+}
+
+/// Without a turn for any task.
+fn block_until_ended(pid: u32) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while is_alive(pid) {
+        assert!(std::time::Instant::now() < deadline, "it exits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[tokio::test]
+async fn a_process_whose_exit_nobody_has_seen_is_not_running_and_what_it_left_is_not_ended() {
+    let local = Local::new(LocalConfig::from_host());
+    let dir = tempfile::tempdir().unwrap();
+    let spawned = ended_unseen(&local, dir.path()).await;
+    assert!(!spawned.control.terminate(Terminate::kill()).await.unwrap());
+    spawned.control.signal(Signal::Kill).await.unwrap();
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    wait_until("what it left lives", || dir.path().join("alive").exists()).await;
+    local.close().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ended_in_time_has_not_exceeded_it_whenever_that_is_seen() {
+    const LIMIT: Duration = Duration::from_millis(20);
+    let local = Local::new(LocalConfig::from_host());
+    let spawned = local.spawn(ExecRequest::new(["true"]).cwd("/tmp").time_limit(LIMIT)).await.unwrap();
+    block_until_ended(spawned.control.os_id().unwrap());
+    std::thread::sleep(LIMIT * 2);
+    let (status, _) = collect(spawned.events).await;
+    assert_eq!((status.code(), status.limit_exceeded()), (Some(0), None));
+    local.close().await;
+}
+
+#[tokio::test]
+async fn closing_waits_for_a_start_that_nobody_has_picked_up() {
+    let local = Local::new(LocalConfig::from_host().close_grace(PATIENCE));
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid");
+    let request = ExecRequest::new(["sh", "-c", "echo $$ > new; mv new pid; exec sleep 300"]).cwd(dir.path());
+    let mut start = local.spawn(request);
+    assert!(start.as_mut().now_or_never().is_none(), "it is under way");
+    wait_until("the process runs", || pid.exists()).await;
+    let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    let mut close = Box::pin(local.close());
+    for _ in 0..20 {
+        let closed = tokio::time::timeout(Duration::from_millis(5), &mut close).await;
+        assert!(closed.is_err(), "it is closed while a process runs");
+    }
+    assert!(matches!(start.await, Err(SpawnError::Closed)));
+    tokio::time::timeout(PATIENCE, close).await.expect("it is closed");
+    assert!(!is_alive(pid));
 }

@@ -7,7 +7,7 @@ use longarm::error::WriteError;
 use longarm::process::ProcessHandle;
 use tokio::sync::mpsc;
 
-use crate::cli::{explain, os};
+use crate::cli::{complain, explain, os};
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -37,6 +37,12 @@ pub(super) async fn forward(handle: ProcessHandle, tty: bool) -> Result<(), Stri
         return Ok(());
     }
     match handle.close_stdin().await {
+        // Only at a terminal: with other inputs such a place is refused before the start. The command has had all that was
+        // typed, and the user can still end it.
+        Err(error @ WriteError::Unsupported(_)) => {
+            complain(&explain(&error));
+            Ok(())
+        }
         Err(error) if !is_over(&error) => Err(explain(&error)),
         _ => Ok(()),
     }

@@ -473,6 +473,11 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// What to wait for by a pidfd.
+pub(super) fn wait_target(pidfd: RawFd) -> Option<(libc::idtype_t, libc::id_t)> {
+    Some((libc::P_PIDFD, libc::id_t::try_from(pidfd).ok()?))
+}
+
 /// Whether and how signals go to a process group by pidfd.
 pub(super) fn signal_group_by_pidfd(pidfd: RawFd, signal: c_int) -> io::Result<()> {
     const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;

@@ -182,3 +182,8 @@ unsafe fn mark_close_on_exec() {
 pub(super) fn signal_group_by_pidfd(_pidfd: RawFd, _signal: libc::c_int) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// There are no pidfds.
+pub(super) fn wait_target(_pidfd: RawFd) -> Option<(libc::idtype_t, libc::id_t)> {
+    None
+}

@@ -1,5 +1,6 @@
 //! A child after its start: exit status, signals, release.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub(in crate::backend::local) struct Child {
     pid: libc::pid_t,
     pidfd: Option<Arc<OwnedFd>>,
     group_by_pidfd: bool,
-    reaped: bool,
+    /// By us or, which is its right, by the host. From then on its number can mean another process.
+    reaped: Cell<bool>,
     /// Stands for a process that may not be signalled, such as one that took another user's rights.
     #[cfg(test)]
     pub(in crate::backend::local) refuses_signals: bool,
@@ -38,7 +40,7 @@ impl Child {
             pid,
             pidfd: pidfd.map(Arc::new),
             group_by_pidfd,
-            reaped: false,
+            reaped: Cell::new(false),
             #[cfg(test)]
             refuses_signals: false,
         }
@@ -61,16 +63,14 @@ impl Child {
 
     /// Reaps the leader, which must have ended.
     pub(in crate::backend::local) fn release(&mut self) -> io::Result<()> {
-        if !self.reaped {
-            match self.wait(libc::WEXITED | libc::WNOHANG) {
-                // The host may reap it itself, or have the system do so, which is its right and does no harm.
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
-                waited => {
-                    waited?;
-                }
+        match self.wait(libc::WEXITED | libc::WNOHANG) {
+            // The host may reap it itself, or have the system do so, which is its right and does no harm.
+            Err(_) if self.reaped.get() => {}
+            waited => {
+                waited?;
             }
-            self.reaped = true;
         }
+        self.reaped.set(true);
         Ok(())
     }
 
@@ -84,14 +84,28 @@ impl Child {
 
     /// Blocks until the leader has ended, and reaps it. Nobody is left who could be told of an error.
     #[cfg(target_os = "linux")]
-    pub(super) fn wait_and_release(mut self) {
-        if !self.reaped {
-            self.reaped = self.wait(libc::WEXITED).is_ok();
-        }
+    pub(super) fn wait_and_release(self) {
+        drop(self.wait(libc::WEXITED));
     }
 
+    /// Waits by the pidfd where there is one, since the number may mean another child of the host once the host itself has
+    /// reaped this one.
     fn wait(&self, options: libc::c_int) -> io::Result<Option<ExitStatus>> {
-        wait(self.pid, options)
+        if self.reaped.get() {
+            return Err(io::Error::from_raw_os_error(libc::ECHILD));
+        }
+        let by_pidfd = self.pidfd.as_ref().and_then(|pidfd| platform::wait_target(pidfd.as_raw_fd()));
+        let by_number = (libc::P_PID, self.pid.unsigned_abs());
+        let waited = match by_pidfd.map(|target| wait(target, options)) {
+            // Linux before 5.4 has pidfds and cannot wait for them.
+            Some(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => wait(by_number, options),
+            Some(waited) => waited,
+            None => wait(by_number, options),
+        };
+        if matches!(&waited, Err(error) if error.raw_os_error() == Some(libc::ECHILD)) {
+            self.reaped.set(true);
+        }
+        waited
     }
 
     /// Sends a signal to the group. A group that has ended is no error.
@@ -110,7 +124,7 @@ impl Child {
 
     /// Whether the group has members, where that can be told: not while its leader is a zombie.
     pub(in crate::backend::local) fn group_has_members(&self) -> Option<bool> {
-        (self.group_by_pidfd && self.reaped).then(|| self.send(0).is_ok())
+        (self.group_by_pidfd && self.reaped.get()).then(|| self.send(0).is_ok())
     }
 
     /// Interrupts: the foreground process group of `terminal`, if that is given and has one, else the process group.
@@ -134,7 +148,9 @@ impl Child {
         if let (true, Some(pidfd)) = (self.group_by_pidfd, &self.pidfd) {
             return platform::signal_group_by_pidfd(pidfd.as_raw_fd(), signal);
         }
-        if self.reaped {
+        // The host may have reaped it since the last look.
+        drop(self.exit_status());
+        if self.reaped.get() {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         // SAFETY: the call touches no memory. The leader is not reaped, so that the number still means its group.
@@ -142,12 +158,12 @@ impl Child {
     }
 }
 
-fn wait(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<ExitStatus>> {
+fn wait((kind, id): (libc::idtype_t, libc::id_t), options: libc::c_int) -> io::Result<Option<ExitStatus>> {
     loop {
         // SAFETY: all zeroes is a valid value of the C structure.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: waits for our own child and fills the structure.
-        let result = unsafe { libc::waitid(libc::P_PID, pid.unsigned_abs(), &raw mut info, options) };
+        let result = unsafe { libc::waitid(kind, id, &raw mut info, options) };
         if result == -1 {
             let error = io::Error::last_os_error();
             if error.kind() == io::ErrorKind::Interrupted {
@@ -184,7 +200,7 @@ impl ExitWatch {
         let pid = child.pid;
         std::thread::Builder::new().name("longarm-wait".into()).stack_size(WAITER_STACK_BYTES).spawn(move || {
             // Leaves the zombie to its owner. The only error is that there is no such child any more.
-            let ended = wait(pid, libc::WEXITED | libc::WNOWAIT);
+            let ended = wait((libc::P_PID, pid.unsigned_abs()), libc::WEXITED | libc::WNOWAIT);
             drop(ended);
             // The owner may have lost interest.
             drop(tell);
@@ -208,3 +224,48 @@ impl ExitWatch {
 }
 
 const WAITER_STACK_BYTES: usize = 64 << 10;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::fd::FromRawFd;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn pidfd(pid: u32) -> OwnedFd {
+        // SAFETY: the call touches no memory.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        unsafe { OwnedFd::from_raw_fd(libc::c_int::try_from(fd).unwrap()) }
+    }
+
+    fn signed(pid: u32) -> libc::pid_t {
+        libc::pid_t::try_from(pid).unwrap()
+    }
+
+    #[test]
+    fn another_child_under_the_same_number_is_not_taken_for_this_one() {
+        let mut ours = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut other = Command::new("true").spawn().unwrap();
+        // As after the host has reaped ours, and the number was given to the other one.
+        let mut child = Child::new(signed(other.id()), Some(pidfd(ours.id())));
+        let ended = wait((libc::P_PID, other.id()), libc::WEXITED | libc::WNOWAIT).unwrap();
+        assert!(ended.is_some_and(|status| status.success()), "the other one has ended");
+        assert_eq!(child.exit_status().unwrap(), None, "ours runs");
+        ours.kill().unwrap();
+        ours.wait().unwrap();
+        assert_eq!(child.exit_status().unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        child.release().unwrap();
+        assert!(other.wait().unwrap().success(), "its status is still there for who owns it");
+    }
+
+    #[test]
+    fn a_number_that_the_host_has_given_back_is_not_signalled() {
+        let mut process = Command::new("true").spawn().unwrap();
+        let child = Child::new(signed(process.id()), None);
+        process.wait().unwrap();
+        assert_eq!(child.send(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert!(child.reaped.get(), "so that a later owner of the number is safe");
+        child.signal_group(Signal::Kill).unwrap();
+    }
+}
