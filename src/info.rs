@@ -80,6 +80,8 @@ pub struct Features {
     pub list: bool,
     /// Files: opening for writing without emptying, private directories, names that are not Unicode, exact errors.
     pub fs: bool,
+    /// Process trees that nobody leaves.
+    pub containment: bool,
 }
 
 impl Features {
@@ -95,6 +97,7 @@ impl Features {
             limits: true,
             list: true,
             fs: true,
+            containment: true,
         }
     }
 
@@ -111,6 +114,7 @@ impl Features {
             limits: self.limits && other.limits,
             list: self.list && other.list,
             fs: self.fs && other.fs,
+            containment: self.containment && other.containment,
         }
     }
 
@@ -133,6 +137,7 @@ impl Features {
                 "limits" => features.limits = true,
                 "list" => features.list = true,
                 "fs" => features.fs = true,
+                "containment" => features.containment = true,
                 _ => {}
             }
         }
@@ -144,7 +149,7 @@ impl Features {
         self.names().next().is_some()
     }
 
-    const fn table(self) -> [(&'static str, bool); 9] {
+    const fn table(self) -> [(&'static str, bool); 10] {
         [
             ("credits", self.credits),
             ("closeStdin", self.close_stdin),
@@ -155,6 +160,7 @@ impl Features {
             ("limits", self.limits),
             ("list", self.list),
             ("fs", self.fs),
+            ("containment", self.containment),
         ]
     }
 }
@@ -166,7 +172,7 @@ mod tests {
     #[test]
     fn feature_names_round_trip() {
         assert_eq!(Features::from_names(Features::all().names()), Features::all());
-        assert_eq!(Features::all().names().count(), 9);
+        assert_eq!(Features::all().names().count(), 10);
         assert_eq!(Features::from_names(["unknown", "list"]), Features { list: true, ..Features::default() });
         assert!(!Features::default().any());
     }

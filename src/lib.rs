@@ -125,7 +125,7 @@
 //! There is none yet. A request that asks for a [sandbox](sandbox) is refused with a typed error, never run without it.
 //! Everything else runs with the rights of its executor: a command can do all that the executor's user can. Ending a
 //! process reaches its process group, or the session of its terminal; a descendant that has started a session of its own
-//! survives.
+//! survives, unless the request asks for [containment](ExecRequest::contain).
 //!
 //! # Compatibility on the wire
 //!

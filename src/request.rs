@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::env_policy::{EnvPolicy, ShellEnvPolicy};
+use crate::env_policy::{EnvMap, EnvPolicy, ReservedNames, ShellEnvPolicy, child_environment};
 use crate::error::InvalidRequest;
 use crate::path_uri::PathUri;
 use crate::sandbox::SandboxIntent;
@@ -39,6 +39,7 @@ pub struct ExecRequest {
     pub(crate) time_limit: Option<Duration>,
     pub(crate) output_limit_bytes: Option<u64>,
     pub(crate) stop_grace: Duration,
+    pub(crate) contain: bool,
     pub(crate) sandbox: Option<SandboxIntent>,
 }
 
@@ -65,6 +66,7 @@ impl ExecRequest {
             time_limit: None,
             output_limit_bytes: None,
             stop_grace: DEFAULT_STOP_GRACE,
+            contain: false,
             sandbox: None,
         }
     }
@@ -159,6 +161,21 @@ impl ExecRequest {
         self
     }
 
+    /// Whether descendants that start a session of their own, as daemons do, still belong to the process tree, and end when
+    /// it is ended. By default they do not, and live on.
+    ///
+    /// It is about when the tree is ended, not a wall around it: what the process leaves behind when it exits by itself
+    /// lives on until [`terminate_with`](crate::Process::terminate_with) asks for the end of descendants, or its place is
+    /// closed.
+    ///
+    /// A place that cannot do this refuses the start: [`Unsupported`](crate::error::SpawnError::Unsupported) if it never
+    /// can, [`ContainmentUnavailable`](crate::error::SpawnError::ContainmentUnavailable) if it needs something that the
+    /// executor was not given.
+    pub fn contain(mut self, contain: bool) -> Self {
+        self.contain = contain;
+        self
+    }
+
     /// Runs the process in a sandbox, or not at all.
     pub fn sandbox(mut self, intent: SandboxIntent) -> Self {
         self.sandbox = Some(intent);
@@ -225,6 +242,11 @@ impl ExecRequest {
         self.stop_grace
     }
 
+    /// Whether the process is to be contained.
+    pub fn requested_containment(&self) -> bool {
+        self.contain
+    }
+
     /// The sandbox intent, if any.
     pub fn requested_sandbox(&self) -> Option<&SandboxIntent> {
         self.sandbox.as_ref()
@@ -280,6 +302,21 @@ impl ExecRequest {
         check_nul(cwd.as_os_str(), || "cwd".into())?;
         if cwd.is_absolute() { Ok(cwd) } else { Err(InvalidRequest::RelativeCwd { path: cwd }) }
     }
+
+    /// The environment of the child on this host, without the reserved names: for backends that start processes here. It is
+    /// made from `base` by [`child_environment`].
+    ///
+    /// # Errors
+    ///
+    /// An [`InvalidRequest`] if the policy yields a name or a value that no system takes.
+    pub fn host_env(&self, base: &EnvMap, reserved: &ReservedNames) -> Result<EnvMap, InvalidRequest> {
+        let policy = self.env_policy.as_deref();
+        let env = child_environment(base, policy, &self.env, self.metadata.as_ref(), reserved, cfg!(windows));
+        for (name, value) in &env {
+            check_made_variable(name, value)?;
+        }
+        Ok(env)
+    }
 }
 
 /// Shows what is run and where, and the names of the variables, never their values.
@@ -298,6 +335,7 @@ impl fmt::Debug for ExecRequest {
             .field("time_limit", &self.time_limit)
             .field("output_limit_bytes", &self.output_limit_bytes)
             .field("stop_grace", &self.stop_grace)
+            .field("contain", &self.contain)
             .field("sandbox", &self.sandbox)
             .finish()
     }
@@ -558,7 +596,7 @@ fn check_nul(text: &OsStr, element: impl FnOnce() -> String) -> Result<(), Inval
 
 /// Checks a variable that somebody else than the request made: a policy of the host's own, or the base environment, in
 /// which Windows keeps names such as `=C:`.
-pub(crate) fn check_made_variable(name: &OsStr, value: &OsStr) -> Result<(), InvalidRequest> {
+fn check_made_variable(name: &OsStr, value: &OsStr) -> Result<(), InvalidRequest> {
     let bytes = name.as_encoded_bytes();
     if bytes.is_empty() || bytes.iter().skip(1).any(|byte| *byte == b'=') || bytes.contains(&0) {
         return Err(InvalidRequest::VariableName { name: name.to_string_lossy().into_owned() });

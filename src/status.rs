@@ -101,6 +101,17 @@ impl ExitStatus {
     }
 }
 
+/// For backends that start processes by the standard library.
+impl From<std::process::ExitStatus> for ExitStatus {
+    fn from(status: std::process::ExitStatus) -> Self {
+        #[cfg(unix)]
+        if let Some(number) = std::os::unix::process::ExitStatusExt::signal(&status) {
+            return Self::signaled(Signal::from_number(number));
+        }
+        status.code().map_or(Self::unknown(), Self::exited)
+    }
+}
+
 impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {

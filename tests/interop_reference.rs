@@ -331,6 +331,7 @@ async fn what_the_plain_wire_lacks_is_refused_before_anything_is_sent() {
     with_reference(|remote| async move {
         let sized = sh("true").terminal(TerminalSize { rows: 10, cols: 10 });
         assert!(matches!(remote.spawn(sized).await, Err(SpawnError::Unsupported(_))));
+        assert!(matches!(remote.spawn(sh("true").contain(true)).await, Err(SpawnError::Unsupported(_))));
         let process = remote.spawn(sh("cat").stdin(Stdin::Piped)).await.expect("a process");
         assert!(matches!(process.control.close_stdin().await, Err(WriteError::Unsupported(_))));
         let resize = process.control.resize(TerminalSize::default()).await;

@@ -1,11 +1,13 @@
 //! Events for a backend of one's own: numbered, counted, bounded, and closed when nobody can write any more.
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::Stream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
 use crate::backend::EventSource;
@@ -43,6 +45,22 @@ impl EventSender {
         let bytes = bytes.into();
         if !bytes.is_empty() {
             self.send(Item::Output(stream, bytes)).await;
+        }
+    }
+
+    /// Sends what comes from a reader as output, to its end.
+    ///
+    /// # Errors
+    ///
+    /// What the reader says. What came before was sent.
+    pub async fn forward(self, stream: OutputStream, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(CHUNK_BYTES);
+            if reader.read_buf(&mut (&mut buffer).limit(CHUNK_BYTES)).await? == 0 {
+                return Ok(());
+            }
+            self.output(stream, buffer.split().freeze()).await;
         }
     }
 
@@ -122,6 +140,8 @@ impl Numbered {
     }
 }
 
+const CHUNK_BYTES: usize = 64 << 10;
+
 /// The largest number of an event, as many peers count them in signed numbers.
 const MAX_SEQ: u64 = i64::MAX as u64;
 
@@ -157,6 +177,23 @@ mod tests {
         assert_eq!(seqs.iter().map(Event::seq).collect::<Vec<_>>(), [1, 4, 5, 6, 7]);
         let totals = Totals { stdout: 2, stderr: 1, pty: 0 };
         assert_eq!(seqs.last(), Some(&Event::Closed(Closed { seq: 7, totals: Some(totals), cut: false })));
+    }
+
+    #[tokio::test]
+    async fn what_a_reader_has_is_forwarded_to_its_end() {
+        let (sender, events) = channel(1);
+        let written: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+        let reader = io::Cursor::new(written.clone());
+        let forwarding = tokio::spawn(async move { sender.forward(OutputStream::Stdout, reader).await });
+        let mut read = Vec::new();
+        for event in events.map(Result::unwrap).collect::<Vec<_>>().await {
+            match event {
+                Event::Output(output) => read.extend_from_slice(&output.bytes),
+                other => assert!(matches!(other, Event::Closed(_)), "{other:?}"),
+            }
+        }
+        assert!(read == written, "it is the same");
+        forwarding.await.unwrap().unwrap();
     }
 
     #[tokio::test]

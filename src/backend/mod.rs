@@ -10,13 +10,15 @@
 //! - **Control** calls may be made at any time, from any task, also after the exit; those that have nothing to act on
 //!   succeed or say so by a typed error. A write takes effect after the earlier ones; `terminate` and `signal` never wait
 //!   for a write.
-//! - **Ending** a process means its process group (its session, with a terminal), while output is drained.
+//! - **Ending** a process means its process group (its session, with a terminal), while output is drained; of a process
+//!   that is to be [contained](ExecRequest::contain), all that descends from it.
 //! - **Dropping** the event source means that nobody wants the output: the backend discards it from then on and
 //!   counts it in the totals.
 //!
 //! The public contract suite (feature `testing`) checks a backend against these rules.
 
 mod channel;
+mod input_queue;
 pub mod local;
 pub mod remote;
 
@@ -28,7 +30,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 
-use crate::error::{CallError, SignalError, SpawnError, WaitError, WriteError};
+use crate::error::{CallError, SignalError, SpawnError, Unsupported, WaitError, WriteError};
 use crate::event::Event;
 use crate::fs::FileSystem;
 use crate::http::HttpClient;
@@ -38,6 +40,7 @@ use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 pub use crate::info::Features;
 
 pub use self::channel::{EventSender, channel};
+pub use self::input_queue::InputQueue;
 
 /// A place where processes run. See the [module documentation](self) for the contract.
 #[async_trait::async_trait]
@@ -60,8 +63,10 @@ pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
     /// A [`CallError`].
     async fn info(&self) -> Result<EnvironmentInfo, CallError>;
 
-    /// The features beyond the plain wire that this place has.
-    fn features(&self) -> Features;
+    /// The features beyond the plain wire that this place has. By default none.
+    fn features(&self) -> Features {
+        Features::default()
+    }
 
     /// The files of this place. None if it does not offer them.
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
@@ -128,12 +133,15 @@ pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
     /// A [`WriteError`]; `StdinClosed` if it was already closed.
     async fn close_stdin(&self) -> Result<(), WriteError>;
 
-    /// Sets the size of the terminal.
+    /// Sets the size of the terminal. For places without terminals, which this is made for, it is `Unsupported`.
     ///
     /// # Errors
     ///
     /// A [`SignalError`]; `NoTerminal` without one.
-    async fn resize(&self, size: TerminalSize) -> Result<(), SignalError>;
+    async fn resize(&self, size: TerminalSize) -> Result<(), SignalError> {
+        let _ = size;
+        Err(Unsupported { feature: "resizing a terminal", place: "this place".into() }.into())
+    }
 
     /// Sends a signal to the process group; an interrupt with a terminal goes to its foreground process group. Success on
     /// an exited process.
@@ -153,12 +161,14 @@ pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
     /// Kills the process tree. Called when the last handle is dropped: it must not block, and cannot fail.
     fn kill_now(&self);
 
-    /// Lets the process outlive its handle and its environment.
+    /// Lets the process outlive its handle and its environment. By default that is `Unsupported`.
     ///
     /// # Errors
     ///
     /// A [`SignalError`].
-    async fn detach(&self) -> Result<(), SignalError>;
+    async fn detach(&self) -> Result<(), SignalError> {
+        Err(Unsupported { feature: "detaching a process", place: "this place".into() }.into())
+    }
 }
 
 /// How to end a process tree.

@@ -96,6 +96,9 @@ pub(super) struct ExecArgs {
     /// End the command after this time.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
+    /// End with the command whatever it has started, also daemons; refused where that cannot be done.
+    #[arg(long)]
+    pub(super) contain: bool,
     /// Print one event a line, as JSON, instead of the output.
     #[arg(long)]
     pub(super) json: bool,

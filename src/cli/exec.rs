@@ -144,7 +144,7 @@ async fn run_in(
     drop(raw_mode);
     let result = match result {
         Ok(ended) => {
-            if ended.still_open {
+            if ended.still_open && !args.contain {
                 // Someone whom the command left behind holds its streams. As under a shell, he may live.
                 let detached = timeout(CLOSE_TIME, process.detach()).await;
                 if !matches!(detached, Ok(Ok(()))) {
@@ -173,7 +173,7 @@ fn request(args: &ExecArgs, has_sizes: bool) -> Result<ExecRequest, Failure> {
         Inherit::Core => ShellEnvPolicy::inherit_core(),
         Inherit::None => ShellEnvPolicy::inherit_none(),
     };
-    let mut request = ExecRequest::new(args.argv.clone()).env_policy(policy);
+    let mut request = ExecRequest::new(args.argv.clone()).env_policy(policy).contain(args.contain);
     if args.tty {
         // A plain peer has terminals of one size only.
         let size = if has_sizes { os::terminal_size() } else { None };

@@ -22,6 +22,15 @@ pub enum SpawnError {
     /// The sandbox was refused.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The process was to be contained, and the executor was not given what this takes.
+    #[error(
+        "processes cannot be contained here: {reason}; what this takes is a cgroup in which the executor may make \
+             others (such as by Delegate=yes in a systemd unit), or CAP_SYS_ADMIN"
+    )]
+    ContainmentUnavailable {
+        /// What was tried, and what came of it.
+        reason: String,
+    },
     /// There is no such program.
     #[error("program {program:?} not found{}", SearchedPath(.searched))]
     ProgramNotFound {

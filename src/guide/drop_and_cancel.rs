@@ -12,6 +12,9 @@
 //! | the last clone of an [`Environment`](crate::Environment) | its processes are ended in the background |
 //! | a transport's halves | the connection ends; the session is kept by the server for a while |
 //!
+//! A tree is the process group of the process; of a process that is [contained](crate::ExecRequest::contain) it is all that
+//! descends from it.
+//!
 //! A process is not ended because nobody reads its output: it waits. That is the reason why dropped events are read and
 //! discarded rather than left in the pipe.
 //!

@@ -13,10 +13,10 @@
 //! ```
 //! use std::sync::Arc;
 //! use bytes::Bytes;
-//! use longarm::backend::{EventSender, ExecBackend, Features, ProcessControl, Spawned, Terminate, channel};
-//! use longarm::error::{CallError, SignalError, SpawnError, Unsupported, WriteError};
+//! use longarm::backend::{EventSender, ExecBackend, ProcessControl, Spawned, Terminate, channel};
+//! use longarm::error::{CallError, SignalError, SpawnError, WriteError};
 //! use longarm::info::{EnvironmentInfo, Shell};
-//! use longarm::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+//! use longarm::request::{ExecRequest, ProcessId, Signal};
 //! use longarm::{CollectLimits, Environment, ExitStatus, OutputStream};
 //!
 //! #[derive(Debug)]
@@ -40,10 +40,6 @@
 //!         Ok(EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() }))
 //!     }
 //!
-//!     fn features(&self) -> Features {
-//!         Features::default()
-//!     }
-//!
 //!     async fn close(&self) {}
 //! }
 //!
@@ -59,9 +55,6 @@
 //!     async fn close_stdin(&self) -> Result<(), WriteError> {
 //!         Err(WriteError::StdinClosed)
 //!     }
-//!     async fn resize(&self, _size: TerminalSize) -> Result<(), SignalError> {
-//!         Err(Unsupported { feature: "a terminal", place: "the greeter".into() }.into())
-//!     }
 //!     async fn signal(&self, _signal: Signal) -> Result<(), SignalError> {
 //!         Ok(())
 //!     }
@@ -69,9 +62,6 @@
 //!         Ok(false)
 //!     }
 //!     fn kill_now(&self) {}
-//!     async fn detach(&self) -> Result<(), SignalError> {
-//!         Ok(())
-//!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -140,16 +130,7 @@
 //! # use std::process::Stdio;
 //! use longarm::backend::{EventSender, channel};
 //! use longarm::{Event, ExitStatus, OutputStream};
-//! use tokio::io::{AsyncRead, AsyncReadExt};
 //! # use futures_util::StreamExt;
-//!
-//! async fn forward(mut pipe: impl AsyncRead + Unpin, events: EventSender) -> std::io::Result<()> {
-//!     let mut buffer = vec![0; 64 << 10];
-//!     while let count @ 1.. = pipe.read(&mut buffer).await? {
-//!         events.output(OutputStream::Stdout, buffer[..count].to_vec()).await;
-//!     }
-//!     Ok(())
-//! }
 //!
 //! async fn report_exit(mut child: tokio::process::Child, events: EventSender) -> std::io::Result<()> {
 //!     let status = child.wait().await?;
@@ -162,7 +143,9 @@
 //! let mut command = tokio::process::Command::new("sh");
 //! let mut child = command.args(["-c", "sleep 3 & echo hi"]).stdout(Stdio::piped()).spawn()?;
 //! let (sender, mut events) = channel(16);
-//! tokio::spawn(forward(child.stdout.take().expect("it is piped"), sender.clone()));
+//! let pipe = child.stdout.take().expect("it is piped");
+//! // Reads the pipe to its end, and waits while too much is held.
+//! tokio::spawn(sender.clone().forward(OutputStream::Stdout, pipe));
 //! tokio::spawn(report_exit(child, sender));
 //! loop {
 //!     if let Some(Ok(Event::Exited(exited))) = events.next().await {
@@ -180,7 +163,8 @@
 //!
 //! # What is left
 //!
-//! The example `custom_executor` of the repository has the rest in about two hundred lines: standard input with writes
-//! that are applied once even if their future is dropped, a process group that is ended as a whole, the environment from
-//! [`child_environment`](crate::env_policy::child_environment), and the close of the place. Check your own with the
+//! The example `custom_executor` of the repository has the rest in about a hundred lines: standard input with writes that
+//! are applied once even if their future is dropped ([`InputQueue`](crate::backend::InputQueue)), a process group that is
+//! ended as a whole, the environment from [`host_env`](crate::ExecRequest::host_env), and the close of the
+//! place. Check your own with the
 //! contract suite (`testing::contract`, feature `testing`): it is the definition of the trait.

@@ -16,6 +16,7 @@
 //! | `exit` | signal and exceeded limit (`timedOut`, `limit`) in the status; byte totals | 128 + *n* as an exit code; no totals |
 //! | `limits` | time and output limits kept by the executor | kept by the client |
 //! | `list` | the session's processes | `Unsupported` |
+//! | `containment` | [`ExecRequest::contain`](crate::ExecRequest::contain): daemons end with the process that started them | `Unsupported` |
 //!
 //! The examples run over the in-memory transport; over any other they are the same.
 //!
@@ -25,7 +26,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use std::time::Duration;
-//! use longarm::backend::{Features, Terminate};
+//! use longarm::backend::Terminate;
 //! use longarm::{CollectLimits, Environment, Event, ExecRequest, Local, LocalConfig, Signal, Stdin, TerminalSize};
 //! use longarm::{config::ClientConfig, server::Server, transport::memory};
 //!
@@ -33,7 +34,7 @@
 //! let server = Server::new(Arc::new(Local::new(LocalConfig::from_host())));
 //! tokio::spawn(async move { server.serve(Box::new(far)).await });
 //! let environment = Environment::connect(near, ClientConfig::default()).await?;
-//! assert_eq!(environment.features(), Features::all());
+//! assert!(environment.features().close_stdin);
 //! let sh = |script: &str| ExecRequest::new(["sh", "-c", script]);
 //! let limits = CollectLimits::default();
 //!

@@ -23,7 +23,9 @@ pub trait Transport: fmt::Debug + Send + 'static {
     fn split(self: Box<Self>) -> (Box<dyn Outgoing>, Box<dyn Incoming>);
 
     /// Who is at the other end, for messages: an address without credentials, or a command.
-    fn peer(&self) -> String;
+    fn peer(&self) -> String {
+        "the peer".into()
+    }
 }
 
 /// The sending half: a sink of messages. `poll_ready` is pending while too much is buffered.

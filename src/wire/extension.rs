@@ -31,6 +31,9 @@ pub struct StartExtension {
     /// How long a stop waits before it kills, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_grace_ms: Option<u64>,
+    /// Whether descendants that start a session of their own end with the process.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub contain: bool,
 }
 
 /// The size of a terminal in characters.

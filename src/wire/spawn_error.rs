@@ -89,6 +89,7 @@ const fn class(error: &SpawnError) -> (ErrorCode, Option<&'static str>) {
         | SpawnError::DescriptorLimit { .. }
         | SpawnError::ProcessLimit { .. }
         | SpawnError::TimedOut { .. }
+        | SpawnError::ContainmentUnavailable { .. }
         | SpawnError::Closed
         | SpawnError::Disconnected(_)
         | SpawnError::Peer(_)
@@ -160,6 +161,7 @@ enum Detail {
     ProcessLimit { limit: Option<u64> },
     TooManyProcesses { limit: u64 },
     TimedOut { limit_ms: u64 },
+    ContainmentUnavailable { reason: String },
     Unsupported { reason: String },
     Closed,
     Busy { limit: usize },
@@ -201,6 +203,7 @@ impl Detail {
             SpawnError::TimedOut { limit } => {
                 Self::TimedOut { limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
             }
+            SpawnError::ContainmentUnavailable { reason } => Self::ContainmentUnavailable { reason: reason.clone() },
             SpawnError::Closed => Self::Closed,
             SpawnError::Busy(Busy { limit }) => Self::Busy { limit: *limit },
             SpawnError::Disconnected(Disconnected { sent, reason }) => {
@@ -265,6 +268,7 @@ impl Detail {
             Self::ProcessLimit { limit } => SpawnError::ProcessLimit { limit },
             Self::TooManyProcesses { limit } => SpawnError::TooManyProcesses { limit },
             Self::TimedOut { limit_ms } => SpawnError::TimedOut { limit: Duration::from_millis(limit_ms) },
+            Self::ContainmentUnavailable { reason } => SpawnError::ContainmentUnavailable { reason },
             Self::Unsupported { reason } => {
                 Unsupported { feature: IN_REQUEST, place: format!("the executor: {reason}") }.into()
             }

@@ -1,5 +1,7 @@
 //! Every case of the contract, in every place.
 
+#[cfg(target_os = "linux")]
+mod contained;
 #[cfg(unix)]
 #[path = "../../examples/custom_executor.rs"]
 #[expect(dead_code, reason = "its main function is for the example")]
@@ -9,6 +11,7 @@ mod places;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
+    longarm::testing::contract::be_child_if_asked();
     #[cfg(unix)]
     hear_signals();
     let arguments = Arguments::from_args();

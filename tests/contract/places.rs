@@ -1,6 +1,6 @@
 //! The places under test: this machine, and this machine behind each transport.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longarm::config::ClientConfig;
 use longarm::server::Server;
@@ -10,6 +10,14 @@ use longarm::{ExecBackend, Local, LocalConfig, Remote};
 
 pub(crate) fn all() -> Vec<(&'static str, Suite)> {
     let mut places = ours();
+    #[cfg(target_os = "linux")]
+    {
+        let contained = contained();
+        if contained.is_empty() {
+            places = places.into_iter().map(|(name, suite)| (name, suite.without(Need::Containment))).collect();
+        }
+        places.extend(contained);
+    }
     #[cfg(unix)]
     places.push(("custom_executor", custom_executor()));
     #[cfg(feature = "websocket")]
@@ -19,18 +27,37 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
 
 fn ours() -> Vec<(&'static str, Suite)> {
     vec![
-        ("local", Suite::new(CHILD, || async { local() })),
-        ("memory", Suite::new(CHILD, over_memory)),
+        ("local", Suite::new(|| async { local() })),
+        ("memory", Suite::new(over_memory)),
         #[cfg(feature = "websocket")]
-        ("websocket", Suite::new(CHILD, over_websocket)),
+        ("websocket", Suite::new(over_websocket)),
         #[cfg(feature = "cli")]
         // A server on standard streams ends with its client, and its processes with it.
-        ("stdio", Suite::new(CHILD, over_stdio).without(Need::Detach)),
+        ("stdio", Suite::new(over_stdio).without(Need::Detach)),
     ]
 }
 
 fn local() -> Arc<dyn ExecBackend> {
     Arc::new(Local::new(LocalConfig::from_host()))
+}
+
+/// This machine with every process contained, by each means that it has: nothing else may change by that.
+#[cfg(target_os = "linux")]
+fn contained() -> Vec<(&'static str, Suite)> {
+    use longarm::backend::local::Containment;
+
+    let ways =
+        [("contained_in_a_cgroup", Containment::Cgroup), ("contained_in_a_namespace", Containment::PidNamespace)];
+    let available = ways.into_iter().filter(|(name, by)| match crate::contained::refusal(*by) {
+        Some(error) => {
+            eprintln!("SKIPPED: {name}: {error}");
+            false
+        }
+        None => true,
+    });
+    let suite =
+        |by| Suite::new(move || async move { Arc::new(crate::contained::Contained::new(by)) as Arc<dyn ExecBackend> });
+    available.map(|(name, by)| (name, suite(by))).collect()
 }
 
 async fn connect(transport: impl Transport) -> Arc<dyn ExecBackend> {
@@ -71,13 +98,15 @@ async fn over_stdio() -> Arc<dyn ExecBackend> {
 /// The example of a host's own executor.
 #[cfg(unix)]
 fn custom_executor() -> Suite {
-    let suite =
-        Suite::new(CHILD, || async { Arc::new(crate::custom_executor::Commands::new()) as Arc<dyn ExecBackend> });
+    let suite = Suite::new(|| async {
+        Arc::new(crate::custom_executor::Commands(Mutex::new(Some(Vec::new())))) as Arc<dyn ExecBackend>
+    });
     let lacks = [
         Need::Terminal,
         Need::Resize,
         Need::GracefulStop,
         Need::Limits,
+        Need::Containment,
         Need::PreciseErrors,
         Need::Detach,
         // It passes on descriptors that this program itself has inherited.
@@ -97,12 +126,13 @@ fn reference() -> Option<Suite> {
         eprintln!("SKIPPED: LONGARM_REFERENCE does not name the reference's program");
         return None;
     };
-    let suite = Suite::new(CHILD, move || over_reference(program.clone()));
+    let suite = Suite::new(move || over_reference(program.clone()));
     let lacks = [
         Need::Resize,
         Need::CloseStdin,
         Need::Signals,
         Need::GracefulStop,
+        Need::Containment,
         Need::ExitFacts,
         Need::Limits,
         Need::Backpressure,
@@ -136,5 +166,3 @@ async fn over_reference(program: std::ffi::OsString) -> Arc<dyn ExecBackend> {
     let transport = websocket::connect(&url, &ConnectOptions::new()).await;
     connect(transport.unwrap_or_else(|error| panic!("no connection: {error}"))).await
 }
-
-const CHILD: &str = env!("CARGO_BIN_EXE_longarm-test-child");

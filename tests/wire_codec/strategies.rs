@@ -115,14 +115,14 @@ pub(crate) fn start_params() -> impl Strategy<Value = StartParams> {
     );
     let metadata = (of(any::<u128>()), of(".{0,9}"))
         .prop_map(|(id, tool_call_id)| Metadata { thread_id: id.map(uuid::Uuid::from_u128), tool_call_id });
-    let longarm = (of(any::<(u16, u16)>()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>())).prop_map(
-        |(size, time_limit_ms, output_limit_bytes, stop_grace_ms)| StartExtension {
+    let longarm = (of(any::<(u16, u16)>()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>()), any::<bool>())
+        .prop_map(|(size, time_limit_ms, output_limit_bytes, stop_grace_ms, contain)| StartExtension {
             terminal: size.map(|(rows, cols)| Size { rows, cols }),
             time_limit_ms,
             output_limit_bytes,
             stop_grace_ms,
-        },
-    );
+            contain,
+        });
     let raw =
         vec(any::<i64>(), 0..3).prop_map(|numbers| RawObject::from_json(&format!(r#"{{"a": {numbers:?} }}"#)).unwrap());
     (

@@ -38,8 +38,37 @@ pub struct LocalConfig {
     /// How long a start may take in all, such as behind others that a file system holds up, before it ends in
     /// [`SpawnError::TimedOut`](crate::error::SpawnError::TimedOut). 30 s.
     pub start_limit: Duration,
+    /// What holds processes that are to be [contained](crate::ExecRequest::contain), on Linux. By default whatever there is.
+    pub containment: Containment,
+    /// The cgroup in which those of contained processes are made, as its directory. By default the one that this process
+    /// is in at the time.
+    pub parent_cgroup: Option<PathBuf>,
+    /// Behaves as where no PID namespace can be made.
+    #[cfg(test)]
+    pub(super) no_namespaces: bool,
     /// Waits for exits by threads even where the system has something better, as on old kernels.
     pub(super) exit_by_thread: bool,
+}
+
+/// What holds a process and all that it starts together, on Linux.
+///
+/// | | takes | the process | when the executor is killed |
+/// | --- | --- | --- | --- |
+/// | cgroup | Linux 5.14, and a cgroup in which this user may make others | notices nothing | what has left its session lives on |
+/// | PID namespace | Linux 5.8, and `CAP_SYS_ADMIN` | has another number for itself than outside, and a `/proc` and mounts of its own | everything ends, with [`end_with_executor`](LocalConfig::end_with_executor) |
+///
+/// A member of a cgroup that has the right to can have itself moved to another one; nobody leaves a PID namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Containment {
+    /// A cgroup, or else a PID namespace.
+    #[default]
+    Any,
+    /// A cgroup (version 2) of its own.
+    Cgroup,
+    /// A PID namespace of its own. It is never made by way of a user namespace, in which a process would be another user
+    /// to its own files and programs.
+    PidNamespace,
 }
 
 impl Default for LocalConfig {
@@ -54,6 +83,10 @@ impl Default for LocalConfig {
             end_with_executor: false,
             child_descriptor_limit: None,
             start_limit: Duration::from_secs(30),
+            containment: Containment::default(),
+            parent_cgroup: None,
+            #[cfg(test)]
+            no_namespaces: false,
             exit_by_thread: false,
         }
     }
@@ -114,6 +147,25 @@ impl LocalConfig {
         self
     }
 
+    /// Sets what holds contained processes.
+    pub fn containment(mut self, containment: Containment) -> Self {
+        self.containment = containment;
+        self
+    }
+
+    /// Sets the cgroup in which those of contained processes are made.
+    pub fn parent_cgroup(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.parent_cgroup = Some(directory.into());
+        self
+    }
+
+    /// Makes PID namespaces unavailable.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn no_namespaces(mut self) -> Self {
+        self.no_namespaces = true;
+        self
+    }
+
     /// Makes every exit be waited for by a thread, as on systems that have nothing better.
     #[cfg(test)]
     pub(super) fn exit_by_thread(mut self) -> Self {
@@ -141,6 +193,8 @@ impl fmt::Debug for LocalConfig {
             .field("end_with_executor", &self.end_with_executor)
             .field("child_descriptor_limit", &self.child_descriptor_limit)
             .field("start_limit", &self.start_limit)
+            .field("containment", &self.containment)
+            .field("parent_cgroup", &self.parent_cgroup)
             .finish()
     }
 }

@@ -14,6 +14,10 @@
 //! [`Unsupported`](crate::error::SignalError::Unsupported) if somebody may be left. A descendant that started a session of its own is not reached;
 //! after a kill its hold on the streams is ignored, and `Closed` says that output was cut.
 //!
+//! A process that is [contained](ExecRequest::contain) has such descendants in its tree too: on Linux it runs in a cgroup
+//! or a PID namespace of its own ([`Containment`]); on Windows every process runs in a job that holds all of them; on other
+//! systems the start is [`Unsupported`](SpawnError::Unsupported).
+//!
 //! # Dropping
 //!
 //! Dropping [`Local`] kills all processes that were not detached; their supervisors still reap them.
@@ -52,7 +56,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use self::buffers::Buffers;
-pub use self::config::LocalConfig;
+pub use self::config::{Containment, LocalConfig};
 use self::control::LocalControl;
 use self::input::Input;
 use self::output::{EventQueue, EventReader};
@@ -193,7 +197,7 @@ impl ExecBackend for Local {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features { containment: spawn::CONTAINS, ..Features::all() }
     }
 
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {

@@ -153,7 +153,7 @@ impl Control {
         child.is_some_and(|child| matches!(child.exit_status(), Ok(None)))
     }
 
-    /// Asks the group to end within `grace`.
+    /// Asks the tree to end within `grace`.
     pub(super) fn stop(&mut self, grace: Duration) -> io::Result<()> {
         if self.child.is_none() {
             return Ok(());
@@ -170,10 +170,10 @@ impl Control {
             Action::Kill => Signal::Kill,
         };
         let Some(child) = &self.child else { return Ok(()) };
-        child.signal_group(signal)?;
+        child.signal_tree(signal)?;
         if action == Action::Ask {
             // One that is stopped could not react.
-            child.signal_group(Signal::Continue)?;
+            child.signal_tree(Signal::Continue)?;
         }
         Ok(())
     }

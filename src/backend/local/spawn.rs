@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::config::LocalConfig;
-use crate::env_policy::{EnvMap, child_environment};
+#[cfg(target_os = "linux")]
+use super::os::ContainerPlan;
+use crate::env_policy::EnvMap;
 use crate::error::{InvalidRequest, SpawnError, Unsupported};
-use crate::request::{ExecRequest, Stdin, TerminalSize, check_made_variable};
+use crate::request::{ExecRequest, Stdin, TerminalSize};
 use crate::sandbox::SandboxError;
 
 /// All that a launch needs, checked and computed: nothing of the host's is read after this.
@@ -27,6 +29,8 @@ pub(super) struct LaunchPlan {
     pub(super) descriptor_limit: Option<(u64, u64)>,
     #[cfg_attr(windows, expect(dead_code, reason = "processes can always be waited for there"))]
     pub(super) exit_by_thread: bool,
+    #[cfg(target_os = "linux")]
+    pub(super) container: Option<ContainerPlan>,
 }
 
 impl LaunchPlan {
@@ -40,6 +44,9 @@ impl LaunchPlan {
         if request.sandbox.is_some() {
             return Err(SandboxError::Unsupported.into());
         }
+        if request.contain && !CONTAINS {
+            return Err(Unsupported { feature: "containing a process", place: "this system".into() }.into());
+        }
         if let Some(size) = request.terminal {
             check_terminal(size)?;
         }
@@ -48,17 +55,7 @@ impl LaunchPlan {
         if let (Some(arg0), Some(first)) = (&request.arg0, argv.first_mut()) {
             first.clone_from(arg0);
         }
-        let env = child_environment(
-            &config.base_env,
-            request.env_policy.as_deref(),
-            &request.env,
-            request.metadata.as_ref(),
-            &config.reserved_names,
-            cfg!(windows),
-        );
-        for (name, value) in &env {
-            check_made_variable(name, value)?;
-        }
+        let env = request.host_env(&config.base_env, &config.reserved_names)?;
         Ok(Self {
             program,
             argv,
@@ -69,6 +66,13 @@ impl LaunchPlan {
             end_with_executor: config.end_with_executor,
             descriptor_limit: config.child_descriptor_limit,
             exit_by_thread: config.exit_by_thread,
+            #[cfg(target_os = "linux")]
+            container: request.contain.then(|| ContainerPlan {
+                by: config.containment,
+                parent_cgroup: config.parent_cgroup.clone(),
+                #[cfg(test)]
+                no_namespaces: config.no_namespaces,
+            }),
         })
     }
 
@@ -77,6 +81,9 @@ impl LaunchPlan {
         self.terminal.is_some() && !cfg!(windows) && !self.env.contains_key(OsStr::new("SHELL"))
     }
 }
+
+/// Whether this system has something that holds a process and all that it starts. Windows always uses it.
+pub(super) const CONTAINS: bool = cfg!(any(target_os = "linux", windows));
 
 /// Values of variables stay out.
 impl fmt::Debug for LaunchPlan {

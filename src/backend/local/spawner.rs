@@ -199,7 +199,7 @@ impl Queue {
 
     /// Takes a child over, to be killed and reaped. Never blocks.
     fn bury(self: &Arc<Self>, child: Child) {
-        let refused = child.signal_group(Signal::Kill).err();
+        let refused = child.signal_tree(Signal::Kill).err();
         let mut graves = lock(&self.graves);
         graves.children.push(child);
         if !graves.tended {
@@ -221,15 +221,17 @@ impl Queue {
         loop {
             let before = graves.children.len();
             graves.children.retain_mut(|child| {
-                let running = matches!(child.exit_status(), Ok(None));
-                if running {
-                    // It may have been refused before: the process may have had the rights of another user.
-                    drop(child.signal_group(Signal::Kill));
-                } else {
+                let mut left = matches!(child.exit_status(), Ok(None));
+                if !left {
                     // The only error is that somebody else has reaped it.
                     drop(child.release());
+                    left = child.needs_clean_up() && child.tree_has_members() == Some(true);
                 }
-                running
+                if left {
+                    // It may have been refused before: the process may have had the rights of another user.
+                    drop(child.signal_tree(Signal::Kill));
+                }
+                left
             });
             if graves.children.is_empty() {
                 graves.tended = false;

@@ -18,7 +18,7 @@ use tokio::time::Sleep;
 
 use super::buffers::Buffers;
 use super::gather::{self, Change, Gather};
-use super::os::{ExitWatch, OutputReader};
+use super::os::{Child, ExitWatch, OutputReader};
 use super::registry::Registration;
 use super::shared::Shared;
 use super::spawner::Spawner;
@@ -367,7 +367,8 @@ impl Supervisor {
     }
 
     /// Members of the group can outlive it without a stream. They have until the kill if they were asked to end, and can
-    /// still be asked to as long as there is a handle and the group can be told from another one.
+    /// still be asked to as long as there is a handle and the group can be told from another one. What holds a whole tree
+    /// goes when the last member has.
     fn linger(&mut self, now: Instant) {
         let Phase::Lingering { look_at, pause } = &mut self.phase else { return };
         let mut control = self.shared.control();
@@ -379,11 +380,12 @@ impl Supervisor {
             (*look_at, *pause) = (now, FIRST_LINGER_PAUSE);
         }
         // Whoever does not end by a kill would not end by another one.
-        let wanted = stopping || (!control.handle_dropped && control.stop.killed_at().is_none());
+        let reachable = !control.handle_dropped && control.stop.killed_at().is_none();
+        let wanted = stopping || reachable || control.child.as_ref().is_some_and(Child::needs_clean_up);
         if wanted && now < *look_at {
             return;
         }
-        let members = control.child.as_ref().and_then(|child| child.group_has_members());
+        let members = control.child.as_ref().and_then(|child| child.tree_has_members());
         let mut killed = Ok(());
         match members {
             Some(true) if wanted => {

@@ -326,3 +326,29 @@ async fn closing_waits_for_a_start_that_nobody_has_picked_up() {
     tokio::time::timeout(PATIENCE, close).await.expect("it is closed");
     assert!(!is_alive(pid));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_cannot_be_contained_is_not_started() {
+    let config = LocalConfig::from_host().no_namespaces().parent_cgroup("/no/such/cgroup");
+    for by in [Containment::Any, Containment::Cgroup, Containment::PidNamespace] {
+        let local = Local::new(config.clone().containment(by));
+        let dir = tempfile::tempdir().unwrap();
+        let request = ExecRequest::new(["touch", "ran"]).cwd(dir.path()).contain(true);
+        let error = local.spawn(request.clone()).await.map(|spawned| spawned.process_id).unwrap_err();
+        assert!(matches!(error, SpawnError::ContainmentUnavailable { .. }) && !error.is_retryable(), "{error:?}");
+        let text = error.to_string();
+        assert_eq!(
+            text.contains("no cgroup can be made in /no/such/cgroup"),
+            by != Containment::PidNamespace,
+            "{text}"
+        );
+        assert_eq!(text.contains("no PID namespace can be made"), by != Containment::Cgroup, "{text}");
+        assert!(text.contains("Delegate=yes") && text.contains("CAP_SYS_ADMIN"), "{text}");
+        assert!(!dir.path().join("ran").exists());
+        // The place is as good as before.
+        let spawned = local.spawn(request.contain(false)).await.unwrap();
+        assert!(collect(spawned.events).await.0.success());
+        local.close().await;
+    }
+}

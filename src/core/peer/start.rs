@@ -73,6 +73,9 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
     if let Some(grace) = extension.stop_grace_ms {
         request = request.stop_grace(Duration::from_millis(grace));
     }
+    if extension.contain {
+        request = request.contain(true);
+    }
     if let Some(sandbox) = sandbox {
         request = request.sandbox(sandbox);
     }
@@ -88,6 +91,7 @@ fn check_features(extension: &StartExtension, features: Features) -> Result<(), 
         ("timeLimitMs", extension.time_limit_ms.is_some(), features.limits),
         ("outputLimitBytes", extension.output_limit_bytes.is_some(), features.limits),
         ("stopGraceMs", extension.stop_grace_ms.is_some(), features.terminate),
+        ("contain", extension.contain, features.containment),
     ];
     if let Some((name, ..)) = needs.iter().find(|(_, wanted, has)| *wanted && !*has) {
         return Err(not_agreed(name));

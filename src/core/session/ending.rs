@@ -37,12 +37,14 @@ impl Session {
             }
             self.answer(held.token, Err(Failure::Closed));
         }
+        // The plain wire has no polite stop, and none for what a closed process left behind.
+        let extended = self.features().terminate;
+        let grace = if extended { grace } else { Duration::ZERO };
         let live = |(key, route): (&RouteKey, &super::Route)| {
-            (!route.detached && !route.is_closed() && !matches!(route.start, Start::Attaching(_))).then_some(*key)
+            let left = !route.is_closed() || (extended && self.by_id.get(&route.process_id) == Some(key));
+            (!route.detached && left && !matches!(route.start, Start::Attaching(_))).then_some(*key)
         };
         let live: Vec<_> = self.routes.iter().filter_map(live).collect();
-        // The plain wire has no polite stop.
-        let grace = if self.features().terminate { grace } else { Duration::ZERO };
         // A grace time beyond what a clock can express has no end.
         let patience = grace.saturating_add(CLOSE_PATIENCE);
         let deadline = now.checked_add(patience);

@@ -25,7 +25,7 @@ pub(super) fn needs_answer(request: &ExecRequest) -> bool {
     };
     let terminal = request.requested_terminal().is_some_and(|size| size != TerminalSize::default());
     let limits = request.requested_time_limit().is_some() || request.requested_output_limit_bytes().is_some();
-    cwd || terminal || limits
+    cwd || terminal || limits || request.requested_containment()
 }
 
 /// The parameters of the start that `request` asks for, towards a peer of these features.
@@ -130,6 +130,10 @@ fn extension(request: &ExecRequest, features: Features) -> Result<Option<StartEx
             require(features.resize, "a terminal of another size than 24x80")?;
             extension.terminal = Some(size.into());
         }
+    }
+    if request.requested_containment() {
+        require(features.containment, "containing a process")?;
+        extension.contain = true;
     }
     if features.limits {
         extension.time_limit_ms = request.requested_time_limit().map(millis);

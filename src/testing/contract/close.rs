@@ -15,9 +15,9 @@ cases! {"close":
 async fn closing_ends_all_processes(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     cx.environment().close().await;
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn closing_lets_a_process_clean_up(cx: Context) {
@@ -30,10 +30,10 @@ async fn closing_lets_a_process_clean_up(cx: Context) {
 
 /// A process that waits for its reader ends with its place all the same.
 async fn closing_waits_for_no_reader(cx: Context) {
-    let mut watched = cx.watch(&["flood"]).await;
-    let pid = watched.number().await;
+    let mut watched = cx.watch(&["alive", "flood"]).await;
+    let life = watched.life().await;
     cx.environment().close().await;
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn closing_twice_is_closing_once(cx: Context) {

@@ -1,9 +1,10 @@
 //! What a case works with.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Make;
+use super::{Helper, Make};
 use crate::collect::{CollectLimits, CollectedOutput};
 use crate::environment::Environment;
 use crate::event::{Closed, Event, Exited, OutputStream};
@@ -14,13 +15,13 @@ use crate::status::ExitStatus;
 /// A fresh place, the helper program, and a directory that vanishes with the case.
 pub(crate) struct Context {
     environment: Environment,
-    child: PathBuf,
+    child: Helper,
     make: Arc<Make>,
     scratch: Scratch,
 }
 
 impl Context {
-    pub(super) async fn new(child: PathBuf, make: Arc<Make>) -> Self {
+    pub(super) async fn new(child: Helper, make: Arc<Make>) -> Self {
         let environment = Environment::with_backend(make().await);
         Self { environment, child, make, scratch: Scratch::new() }
     }
@@ -35,7 +36,13 @@ impl Context {
     }
 
     pub(super) fn child_path(&self) -> &Path {
-        &self.child
+        &self.child.program
+    }
+
+    /// Another path of the helper program, which itself runs in the directory of the case.
+    pub(super) fn child_at(&self, program: impl Into<OsString>, args: &[&str]) -> ExecRequest {
+        let request = ExecRequest::new([program.into()]).cwd(self.dir());
+        self.child.args.iter().map(AsRef::as_ref).chain(args.iter().map(OsStr::new)).fold(request, ExecRequest::arg)
     }
 
     /// The directory of the case.
@@ -45,11 +52,7 @@ impl Context {
 
     /// The helper program with these arguments, in the directory of the case.
     pub(super) fn child(&self, args: &[&str]) -> ExecRequest {
-        let mut request = ExecRequest::new([&self.child]).cwd(self.dir());
-        for arg in args {
-            request = request.arg(arg);
-        }
-        request
+        self.child_at(&self.child.program, args)
     }
 
     pub(super) async fn spawn(&self, request: ExecRequest) -> Process {
@@ -72,14 +75,14 @@ impl Context {
         output.unwrap_or_else(|error| panic!("the events failed: {error}"))
     }
 
-    /// Checks, from a place that is not closed, that a process disappears.
-    pub(super) async fn assert_gone(&self, pid: u32) {
+    /// Checks, from a place that is not closed, that the process with this sign of life disappears.
+    pub(super) async fn assert_gone(&self, life: u32) {
         let environment = self.another_environment().await;
-        let request = self.child(&["wait-gone", &pid.to_string(), "10"]);
+        let request = self.child(&["wait-gone", &life.to_string(), "10"]);
         let process = environment.spawn(request).await.unwrap_or_else(|error| panic!("the start failed: {error}"));
         let output = process.output(CollectLimits::default()).await;
         let output = output.unwrap_or_else(|error| panic!("the events failed: {error}"));
-        assert!(output.status.success(), "process {pid} is still there: {}", output.stderr.to_text());
+        assert!(output.status.success(), "process {life} is still there: {}", output.stderr.to_text());
         environment.close().await;
     }
 }
@@ -181,13 +184,20 @@ impl Watched {
         String::from_utf8_lossy(&self.pty).into_owned()
     }
 
-    /// The first line of standard output that is a number.
-    pub(super) async fn number(&mut self) -> u32 {
+    /// The first line of standard output that is a number: the sign of life of a process.
+    pub(super) async fn life(&mut self) -> u32 {
+        let [life] = self.lives().await;
+        life
+    }
+
+    /// The first lines of standard output that are numbers.
+    pub(super) async fn lives<const N: usize>(&mut self) -> [u32; N] {
         loop {
             let text = self.stdout_text();
             let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
-            if let Some(number) = whole.lines().find_map(|line| line.parse().ok()) {
-                return number;
+            let numbers: Vec<u32> = whole.lines().filter_map(|line| line.parse().ok()).take(N).collect();
+            if let Ok(lives) = numbers.try_into() {
+                return lives;
             }
             self.step().await;
         }

@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use crate::path_uri::PathUri;
-use crate::request::ExecRequest;
 
 cases! {"cwd":
     a_process_starts_in_its_directory,
@@ -30,7 +29,7 @@ async fn a_relative_program_is_relative_to_the_directory(cx: Context) {
     std::os::unix::fs::symlink(cx.child_path(), here).unwrap();
     #[cfg(not(unix))]
     std::fs::copy(cx.child_path(), here).unwrap();
-    let request = ExecRequest::new([format!("./{name}")]).arg("say").arg("here").cwd(cx.dir());
+    let request = cx.child_at(format!("./{name}"), &["say", "here"]);
     assert_eq!(cx.output(request).await.stdout.to_text(), "here\n");
 }
 

@@ -73,7 +73,7 @@ async fn the_program_can_be_told_another_name(cx: Context) {
 
 async fn a_program_is_found_on_the_path_of_the_child(cx: Context) {
     let (dir, name) = (cx.child_path().parent().unwrap(), cx.child_path().file_name().unwrap());
-    let request = ExecRequest::new([name]).arg("say").arg("found").cwd(cx.dir()).env_clear().env("PATH", dir);
+    let request = cx.child_at(name, &["say", "found"]).env_clear().env("PATH", dir);
     assert_eq!(cx.output(request).await.stdout.to_text(), "found\n");
 }
 

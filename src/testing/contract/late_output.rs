@@ -30,10 +30,10 @@ async fn the_exit_is_reported_while_a_descendant_holds_the_streams(cx: Context) 
 async fn what_a_descendant_writes_after_the_exit_is_delivered_before_the_close(cx: Context) {
     let (mut watched, file) = leave_behind(&cx).await;
     watched.until_exit().await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     std::fs::write(file, "").unwrap();
     watched.read_to_end().await;
-    assert_eq!(watched.stdout_text(), format!("{pid}\nlate\n"));
+    assert_eq!(watched.stdout_text(), format!("{life}\nlate\n"));
 }
 
 async fn collecting_returns_in_time_while_a_descendant_holds_the_streams(cx: Context) {
@@ -49,8 +49,8 @@ async fn collecting_returns_in_time_while_a_descendant_holds_the_streams(cx: Con
 
 async fn closing_the_place_ends_what_was_left_behind(cx: Context) {
     let (mut watched, _never_told) = leave_behind(&cx).await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     watched.until_exit().await;
     cx.environment().close().await;
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }

@@ -1,22 +1,21 @@
 //! The contract of [`ExecBackend`], as cases that a host can run on its own.
 //!
-//! A case starts the helper program `longarm-test-child` (a binary of this crate behind the feature `testing`) and checks
-//! one behaviour. It fails by a panic. Cases that need what a place does not have are left out with
-//! [`Suite::without`]:
+//! A case starts a child and checks one behaviour; it fails by a panic. The child is the program with the suite itself,
+//! which so has to let the suite in first, and has a `main` of its own (a test with `harness = false`). Cases that need
+//! what a place does not have are left out with [`Suite::without`]:
 //!
-//! ```no_run
-//! // Not run: it needs the path of the built helper program.
+//! ```
 //! use std::sync::Arc;
-//! use longarm::testing::contract::{Need, Suite};
+//! use longarm::testing::contract::{self, Need, Suite};
 //! use longarm::{ExecBackend, Local, LocalConfig};
 //!
-//! let suite = Suite::new("target/debug/longarm-test-child", || async {
-//!     Arc::new(Local::new(LocalConfig::from_host())) as Arc<dyn ExecBackend>
-//! })
-//! .without(Need::Resize);
-//! for case in suite.cases() {
-//!     println!("{}", case.name());
-//!     suite.run_blocking(case);
+//! fn main() {
+//!     contract::be_child_if_asked();
+//!     let suite = Suite::new(|| async { Arc::new(Local::new(LocalConfig::from_host())) as Arc<dyn ExecBackend> });
+//!     for case in suite.without(Need::Terminal).cases().filter(|case| case.name().starts_with("exit")) {
+//!         println!("{}", case.name());
+//!         suite.run_blocking(case);
+//!     }
 //! }
 //! ```
 
@@ -31,8 +30,10 @@ macro_rules! cases {
     };
 }
 
+mod child;
 mod close;
 mod concurrency;
+mod containment;
 mod context;
 mod cwd;
 mod env;
@@ -48,6 +49,7 @@ mod signals;
 mod stdin;
 mod stop;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -57,6 +59,7 @@ use std::time::Duration;
 
 use crate::backend::ExecBackend;
 
+pub use self::child::be_child_if_asked;
 use self::context::Context;
 
 /// Something that not every place has.
@@ -83,6 +86,8 @@ pub enum Need {
     PreciseErrors,
     /// Processes that outlive the closing of their place.
     Detach,
+    /// Process trees that nobody leaves.
+    Containment,
     /// Children that inherit nothing: no descriptor, no blocked and no ignored signal; each leads its own group.
     CleanChildren,
     /// Environment policies, metadata and reserved names.
@@ -132,6 +137,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     [
         close::CASES,
         concurrency::CASES,
+        containment::CASES,
         cwd::CASES,
         env::CASES,
         errors::CASES,
@@ -154,22 +160,42 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 #[derive(Clone)]
 #[must_use = "a suite does nothing until a case is run"]
 pub struct Suite {
-    child: PathBuf,
+    child: Helper,
     make: Arc<Make>,
     lacks: Vec<Need>,
+}
+
+/// How the child is started.
+#[derive(Clone, Debug)]
+struct Helper {
+    program: PathBuf,
+    args: Vec<OsString>,
 }
 
 type Make = dyn Fn() -> Pin<Box<dyn Future<Output = Arc<dyn ExecBackend>> + Send>> + Send + Sync;
 
 impl Suite {
-    /// A suite whose cases each get a fresh place from `make`, on which `child` is the path of the helper program. The
-    /// place has to share a file system with this program.
-    pub fn new<F, R>(child: impl Into<PathBuf>, make: F) -> Self
+    /// A suite whose cases each get a fresh place from `make`. The place has to share a file system with this program, and
+    /// be able to run it: its `main` begins with [`be_child_if_asked`].
+    ///
+    /// # Panics
+    ///
+    /// If the system does not tell the path of this program.
+    pub fn new<F, R>(make: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Arc<dyn ExecBackend>> + Send + 'static,
     {
-        Self { child: child.into(), make: Arc::new(move || Box::pin(make())), lacks: Vec::new() }
+        let program = std::env::current_exe().unwrap_or_else(|error| panic!("no path of this program: {error}"));
+        let child = Helper { program, args: vec![child::MARK.into()] };
+        Self { child, make: Arc::new(move || Box::pin(make())), lacks: Vec::new() }
+    }
+
+    /// Uses another program as the child, such as one that was built for the place: its `main` begins with
+    /// [`be_child_if_asked`].
+    pub fn child(mut self, program: impl Into<PathBuf>) -> Self {
+        self.child.program = program.into();
+        self
     }
 
     /// Leaves out the cases that need this.

@@ -32,10 +32,10 @@ async fn an_interrupt_reaches_the_whole_group(cx: Context) {
     let interrupt = Signal::Interrupt.number().to_string();
     let mut watched = cx.watch(&["on-signal-with-descendant", &interrupt, "7"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     watched.process.interrupt().await.unwrap();
     assert_eq!(watched.read_to_end().await.code(), Some(7), "the streams end since the descendant has ended too");
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn an_interrupt_after_the_exit_is_harmless(cx: Context) {

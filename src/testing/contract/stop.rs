@@ -20,14 +20,14 @@ cases! {"stop":
 async fn a_tree_that_ignores_the_polite_request_is_killed_after_the_grace(cx: Context) {
     let mut watched = cx.watch(&["ignore-stop-with-descendant"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     let begun = Instant::now();
     let grace = Duration::from_millis(200);
     assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
     assert!(begun.elapsed() < grace, "the answer comes at once");
     assert_eq!(watched.read_to_end().await.wire_code(), 137);
     assert!(begun.elapsed() >= grace, "the grace was not granted");
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn a_process_that_ends_by_itself_is_not_killed(cx: Context) {
@@ -41,10 +41,10 @@ async fn a_process_that_ends_by_itself_is_not_killed(cx: Context) {
 async fn a_kill_ends_the_whole_tree(cx: Context) {
     let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     assert!(watched.process.kill().await.unwrap());
     assert_eq!(watched.read_to_end().await.wire_code(), 137);
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn ending_an_exited_process_does_nothing_and_says_so(cx: Context) {
@@ -60,23 +60,20 @@ async fn ending_an_exited_process_does_nothing_and_says_so(cx: Context) {
 
 async fn what_an_exited_process_left_behind_can_be_ended(cx: Context) {
     let mut watched = cx.watch(&["leave-behind", "sleep-silently"]).await;
-    let pid = watched.number().await;
+    let life = watched.life().await;
     watched.until_exit().await;
     assert!(!watched.process.terminate_with(Terminate::kill().with_descendants()).await.unwrap());
     watched.read_to_end().await;
-    cx.assert_gone(pid).await;
+    cx.assert_gone(life).await;
 }
 
 async fn dropping_the_handle_kills_the_tree(cx: Context) {
-    let mut watched = cx.watch(&["on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
+    let mut watched = cx.watch(&["alive", "on-signal-with-descendant", &Signal::User1.number().to_string(), "0"]).await;
     watched.until_stdout("ready\n").await;
-    let pid = watched.number().await;
-    let leader = watched.process.os_id();
+    let [leader, descendant] = watched.lives().await;
     drop(watched);
-    cx.assert_gone(pid).await;
-    if let Some(leader) = leader {
-        cx.assert_gone(leader).await;
-    }
+    cx.assert_gone(leader).await;
+    cx.assert_gone(descendant).await;
 }
 
 async fn dropping_a_start_that_was_not_awaited_leaves_nothing(cx: Context) {

@@ -88,6 +88,11 @@ fn table() -> Vec<(SpawnError, i64, Option<&'static str>, &'static str)> {
         ),
         failed(SpawnError::DescriptorLimit { limit: Some(9) }, "out of file descriptors (soft limit 9)"),
         failed(SpawnError::ProcessLimit { limit: None }, "the system allows no more processes (limit unknown)"),
+        failed(
+            SpawnError::ContainmentUnavailable { reason: "no cgroup".into() },
+            "processes cannot be contained here: no cgroup; what this takes is a cgroup in which the executor may make \
+             others (such as by Delegate=yes in a systemd unit), or CAP_SYS_ADMIN",
+        ),
         failed(SpawnError::Closed, "the environment is closed"),
         failed(
             Disconnected { sent: Sent::Unknown, reason: "cut".into() }.into(),

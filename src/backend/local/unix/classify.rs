@@ -21,6 +21,7 @@ pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchP
             SpawnError::DescriptorLimit { limit: soft_limit(Resource::Descriptors) }
         }
         (Stage::Fork, Some(libc::EAGAIN)) => SpawnError::ProcessLimit { limit: soft_limit(Resource::Processes) },
+        (Stage::Contain, _) => SpawnError::ContainmentUnavailable { reason: error.to_string() },
         (Stage::Streams, _) => os("open the streams of a process", error),
         (Stage::Fork, _) => os("make a process", error),
         (Stage::Setup, _) => os("set a process up", error),

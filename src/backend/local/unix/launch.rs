@@ -39,6 +39,9 @@ pub(super) enum Stage {
     Streams,
     /// Making the process.
     Fork,
+    /// Making what holds the process and all that it starts, or putting it there.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing of the kind is made there"))]
+    Contain,
     /// Setting the new process up: session, terminal, descriptors, limits.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not told from the execution there"))]
     Setup,
@@ -51,6 +54,12 @@ pub(super) enum Stage {
 impl LaunchFailure {
     pub(super) fn new(stage: Stage, error: io::Error) -> Self {
         Self { stage, error }
+    }
+
+    /// The process cannot be contained, for this reason.
+    #[cfg(target_os = "linux")]
+    pub(super) fn containment(reason: String) -> Self {
+        Self { stage: Stage::Contain, error: io::Error::other(reason) }
     }
 
     /// Whether the program's file was open for writing, which a moment later it may not be.
@@ -79,6 +88,8 @@ pub(super) struct Prepared {
     pub(super) descriptor_limit: Option<(u64, u64)>,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no other way"))]
     pub(super) exit_by_thread: bool,
+    #[cfg(target_os = "linux")]
+    pub(super) container: Option<super::container::ContainerPlan>,
 }
 
 impl Launcher {
@@ -100,6 +111,8 @@ impl Launcher {
             end_with_executor: plan.end_with_executor,
             descriptor_limit: plan.descriptor_limit,
             exit_by_thread: plan.exit_by_thread,
+            #[cfg(target_os = "linux")]
+            container: plan.container.clone(),
         };
         let child = self.platform.start(&prepared)?;
         Ok(Launched { child, stdin: streams.stdin, stdout: streams.stdout, stderr: streams.stderr })

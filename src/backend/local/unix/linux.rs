@@ -12,9 +12,15 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::cgroup::Cgroup;
+use super::clone_into::clone_into;
+pub(super) use super::container::Container;
+use super::container::ContainerPlan;
 use super::launch::{LaunchFailure, Prepared, Stage};
+use super::namespace::{self, Namespaces};
 use super::process::Child;
 use super::{check, watch};
+use crate::backend::local::config::Containment;
 
 /// Where programs are looked for when the child has no `PATH`.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -117,6 +123,7 @@ pub(super) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Launcher {
     stack: Stack,
+    namespaces: Namespaces,
 }
 
 impl Launcher {
@@ -128,18 +135,53 @@ impl Launcher {
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut())
         };
-        if result == 0 { Ok(Self { stack }) } else { Err(io::Error::from_raw_os_error(result)) }
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(result));
+        }
+        Ok(Self { stack, namespaces: Namespaces::default() })
     }
 
     /// Starts a child; see the steps at [`child_main`].
     pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
+        self.namespaces.return_home().map_err(|error| LaunchFailure::new(Stage::Fork, error))?;
+        let Some(plan) = &prepared.container else {
+            return self.start_in(prepared, None);
+        };
+        let mut reasons = Vec::new();
+        for by in plan.ways() {
+            let started = match self.contain(plan, by, prepared.end_with_executor) {
+                Ok(container) => self.start_in(prepared, Some(container)),
+                Err(reason) => Err(LaunchFailure::containment(reason)),
+            };
+            match started {
+                // Another way may work.
+                Err(LaunchFailure { stage: Stage::Contain, error }) => reasons.push(error.to_string()),
+                outcome => return outcome,
+            }
+        }
+        Err(LaunchFailure::containment(reasons.join("; ")))
+    }
+
+    fn contain(&mut self, plan: &ContainerPlan, by: Containment, end_with_executor: bool) -> Result<Container, String> {
+        if by == Containment::Cgroup {
+            return Cgroup::make(plan.parent_cgroup.as_deref()).map(Container::Cgroup);
+        }
+        #[cfg(test)]
+        if plan.no_namespaces {
+            return Err("no PID namespace can be made: Operation not permitted (os error 1)".into());
+        }
+        self.namespaces.make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
+    }
+
+    fn start_in(&mut self, prepared: &Prepared, container: Option<Container>) -> Result<Child, LaunchFailure> {
         if prepared.candidates.is_empty() {
             return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
         }
         let candidates = pointers(prepared.candidates.iter());
         let argv = pointers(prepared.argv.iter());
         let envp = pointers(prepared.envp.iter());
-        let order = Order {
+        let in_namespace = matches!(container, Some(Container::PidNamespace(_)));
+        let mut order = Order {
             candidates: candidates.as_ptr(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
@@ -149,56 +191,107 @@ impl Launcher {
             descriptor_limit: prepared
                 .descriptor_limit
                 .map(|(soft, hard)| libc::rlimit { rlim_cur: soft, rlim_max: hard }),
+            // A namespace ends with us, and nobody in it can tell who made him.
             // SAFETY: the call has no arguments and cannot fail.
-            parent: prepared.end_with_executor.then(|| unsafe { libc::getpid() }),
+            parent: (prepared.end_with_executor && !in_namespace).then(|| unsafe { libc::getpid() }),
+            members: None,
+            shows_processes: in_namespace,
             failed_stage: AtomicI32::new(STAGE_NONE),
             errno: AtomicI32::new(0),
         };
-        let (pid, pidfd) = self.clone_child(&order, !prepared.exit_by_thread)?;
-        let child = Child::new(pid, pidfd);
+        let child = match self.make(&mut order, container.as_ref(), !prepared.exit_by_thread) {
+            Ok((pid, pidfd)) => Child::new(pid, pidfd, container),
+            Err(failure) => {
+                if let Some(container) = container {
+                    container.end();
+                }
+                return Err(failure);
+            }
+        };
         let stage = match order.failed_stage.load(Ordering::Relaxed) {
             STAGE_NONE => return Ok(child),
             STAGE_CWD => Stage::Cwd,
             STAGE_EXEC => Stage::Exec,
+            STAGE_CONTAIN => Stage::Contain,
             _ => Stage::Setup,
         };
         let error = io::Error::from_raw_os_error(order.errno.load(Ordering::Relaxed));
         // It is ending: it called exit before this thread went on.
         child.wait_and_release();
+        if stage == Stage::Contain {
+            let what = if in_namespace { "the processes of a new PID namespace cannot be shown" } else { ENTER_CGROUP };
+            return Err(LaunchFailure::containment(format!("{what}: {error}")));
+        }
         Err(LaunchFailure::new(stage, error))
     }
 
     /// Makes the process. Returns when it has executed its program or ended.
-    fn clone_child(
+    fn make(
         &mut self,
-        order: &Order,
+        order: &mut Order,
+        container: Option<&Container>,
         with_pidfd: bool,
-    ) -> Result<(libc::pid_t, Option<OwnedFd>), LaunchFailure> {
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let mut pidfd: c_int = -1;
-        let argument = ptr::from_ref(order).cast_mut().cast::<c_void>();
-        let top = self.stack.top();
-        if with_pidfd {
-            // SAFETY: the child gets a stack of its own, large enough for `child_main`, which is used by one child at
-            // a time since the call suspends this thread until the child is done with our memory. `order` and
-            // all that it points to outlive the call. `child_main` calls nothing but async-signal-safe functions, and
-            // this thread blocks all signals. The kernel writes one descriptor to `pidfd`.
-            let pid = unsafe { libc::clone(child_main, top, flags | libc::CLONE_PIDFD, argument, &raw mut pidfd) };
-            if pid != -1 {
-                // Kernels before 5.2 ignore the flag and leave the place as it was.
-                // SAFETY: the kernel put a new descriptor there, which nobody else owns.
-                return Ok((pid, (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) })));
+    ) -> Result<Made, LaunchFailure> {
+        match container {
+            None => clone_child(&mut self.stack, order, 0, with_pidfd),
+            Some(Container::PidNamespace(namespace)) => {
+                let stack = &mut self.stack;
+                let born = || clone_child(stack, order, libc::CLONE_NEWNS, with_pidfd);
+                self.namespaces.within(namespace, born).map_err(LaunchFailure::containment)?
             }
-            let error = io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
-                return Err(LaunchFailure::new(Stage::Fork, error));
+            Some(Container::Cgroup(cgroup)) => {
+                let stack = self.stack.range();
+                let argument = ptr::from_mut(order).cast::<c_void>();
+                let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+                // SAFETY: as in `clone_child`.
+                match unsafe { clone_into(cgroup.directory(), flags, with_pidfd, stack, child_main, argument) } {
+                    // SAFETY: the kernel put a new descriptor there, if any, which nobody else owns.
+                    Ok((pid, fd)) => Ok((pid, (fd != -1).then(|| unsafe { OwnedFd::from_raw_fd(fd) }))),
+                    Err(error) => match error.raw_os_error() {
+                        // No such call, or one that a filter does not know: it enters by itself.
+                        Some(libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::E2BIG) => {
+                            order.members = Some(cgroup.members());
+                            clone_child(&mut self.stack, order, 0, with_pidfd)
+                        }
+                        Some(libc::EAGAIN | libc::ENOMEM) => Err(LaunchFailure::new(Stage::Fork, error)),
+                        _ => Err(LaunchFailure::containment(format!("{ENTER_CGROUP}: {error}"))),
+                    },
+                }
             }
         }
-        // SAFETY: as above; without the flag no descriptor is written.
-        match check(unsafe { libc::clone(child_main, top, flags, argument) }) {
-            Ok(pid) => Ok((pid, None)),
-            Err(error) => Err(LaunchFailure::new(Stage::Fork, error)),
+    }
+}
+
+/// A process: its number, and its pidfd where there are any.
+type Made = (libc::pid_t, Option<OwnedFd>);
+
+const ENTER_CGROUP: &str = "a new cgroup cannot be entered";
+
+fn clone_child(stack: &mut Stack, order: &Order, flags: c_int, with_pidfd: bool) -> Result<Made, LaunchFailure> {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | flags;
+    let mut pidfd: c_int = -1;
+    let argument = ptr::from_ref(order).cast_mut().cast::<c_void>();
+    let top = stack.top();
+    if with_pidfd {
+        // SAFETY: the child gets a stack of its own, large enough for `child_main`, which is used by one child at
+        // a time since the call suspends this thread until the child is done with our memory. `order` and
+        // all that it points to outlive the call. `child_main` calls nothing but async-signal-safe functions, and
+        // this thread blocks all signals. The kernel writes one descriptor to `pidfd`.
+        let pid = unsafe { libc::clone(child_main, top, flags | libc::CLONE_PIDFD, argument, &raw mut pidfd) };
+        if pid != -1 {
+            // Kernels before 5.2 ignore the flag and leave the place as it was.
+            // SAFETY: the kernel put a new descriptor there, which nobody else owns.
+            return Ok((pid, (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) })));
         }
+        let error = io::Error::last_os_error();
+        if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
+            return Err(LaunchFailure::new(Stage::Fork, error));
+        }
+    }
+    // SAFETY: as above; without the flag no descriptor is written.
+    match check(unsafe { libc::clone(child_main, top, flags, argument) }) {
+        Ok(pid) => Ok((pid, None)),
+        Err(error) => Err(LaunchFailure::new(Stage::Fork, error)),
     }
 }
 
@@ -242,6 +335,12 @@ impl Stack {
         Ok(stack)
     }
 
+    /// Where it begins, at its low end, and its size.
+    fn range(&mut self) -> (*mut c_void, usize) {
+        // SAFETY: inside of our own mapping.
+        (unsafe { self.base.byte_add(GUARD_BYTES) }, STACK_BYTES)
+    }
+
     /// Stacks grow down on every machine that Rust and Linux share.
     fn top(&mut self) -> *mut c_void {
         // SAFETY: one past the end of our own mapping.
@@ -267,6 +366,10 @@ struct Order {
     descriptor_limit: Option<libc::rlimit>,
     /// Our process id, if the child has to die with us.
     parent: Option<libc::pid_t>,
+    /// Where it enters its cgroup, if it is not made there.
+    members: Option<RawFd>,
+    /// It has mounts of its own, on which `/proc` has to be that of its PID namespace.
+    shows_processes: bool,
     failed_stage: AtomicI32,
     errno: AtomicI32,
 }
@@ -275,6 +378,7 @@ const STAGE_NONE: i32 = 0;
 const STAGE_SETUP: i32 = 1;
 const STAGE_CWD: i32 = 2;
 const STAGE_EXEC: i32 = 3;
+const STAGE_CONTAIN: i32 = 4;
 
 /// The child, until it executes its program. It runs in the parent's memory on a stack of its own: it allocates
 /// nothing, locks nothing, unwinds nowhere, and calls only what is safe in a signal handler.
@@ -309,6 +413,14 @@ unsafe fn set_up(order: &Order) -> i32 {
             if libc::getppid() != parent {
                 libc::_exit(127);
             }
+        }
+        if let Some(members) = order.members
+            && libc::write(members, b"0".as_ptr().cast(), 1) == -1
+        {
+            return failed(order, STAGE_CONTAIN);
+        }
+        if order.shows_processes && !namespace::show_processes() {
+            return failed(order, STAGE_CONTAIN);
         }
         reset_dispositions();
         if libc::setsid() == -1 {
@@ -347,7 +459,7 @@ unsafe fn set_up(order: &Order) -> i32 {
 /// # Safety
 ///
 /// Only in a child: changes the dispositions of the calling process.
-unsafe fn reset_dispositions() {
+pub(super) unsafe fn reset_dispositions() {
     // All zeroes is the default action without flags and mask, in each machine's layout of the kernel's structure.
     let default = [0_u64; 8];
     let mut signal: c_int = 1;
@@ -364,7 +476,7 @@ unsafe fn reset_dispositions() {
 /// # Safety
 ///
 /// Only in a child: closes descriptors whoever owns them.
-unsafe fn close_all_from(first: c_int) {
+pub(super) unsafe fn close_all_from(first: c_int) {
     // SAFETY: system calls on descriptors and on a buffer of our own stack.
     unsafe {
         if libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0) == 0 {
@@ -468,7 +580,7 @@ fn failed(order: &Order, stage: i32) -> i32 {
     stage
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: the C library keeps a valid place for it. In the child it is that of the suspended parent thread.
     unsafe { *libc::__errno_location() }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::check;
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::process::Child;
+use crate::request::Signal;
 
 /// Where programs are looked for when the child has no `PATH`.
 pub(super) const DEFAULT_PATH: &str = "/usr/bin:/bin";
@@ -77,6 +78,28 @@ pub(super) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(slave) })
 }
 
+/// There is nothing that holds a process and all that it starts.
+#[derive(Debug)]
+pub(super) enum Container {}
+
+impl Container {
+    pub(super) fn kill(&self) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn signal(&self, _signal: Signal, _told: Option<libc::pid_t>) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn signals_at_once(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn has_members(&self) -> bool {
+        match *self {}
+    }
+}
+
 /// Makes children. Nothing is kept between two of them.
 #[derive(Debug)]
 pub(super) struct Launcher;
@@ -95,7 +118,7 @@ impl Launcher {
                 Ok(child) => {
                     let pid = libc::pid_t::try_from(child.id())
                         .map_err(|_| LaunchFailure::new(Stage::Fork, io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
-                    return Ok(Child::new(pid, None));
+                    return Ok(Child::new(pid, None, None));
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EACCES) => refused = Some(error),

@@ -7,9 +7,19 @@
 //! - [`classify()`]: from a failed launch to a [`SpawnError`](crate::error::SpawnError).
 //! - [`host_shell`], [`home_dir`], [`temporary_directories`], [`hostname`]: facts about the user and the machine.
 
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod classify;
+#[cfg(target_os = "linux")]
+mod clone_into;
+#[cfg(target_os = "linux")]
+mod container;
 mod host;
+#[cfg(target_os = "linux")]
+mod init_program;
 mod launch;
+#[cfg(target_os = "linux")]
+mod namespace;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod platform;
@@ -22,6 +32,8 @@ mod stream;
 mod terminal;
 
 pub(super) use self::classify::classify;
+#[cfg(target_os = "linux")]
+pub(super) use self::container::ContainerPlan;
 pub(super) use self::host::{home_dir, host_shell, hostname, login_shell, temporary_directories};
 pub(super) use self::launch::{Launched, Launcher};
 pub(super) use self::process::{Child, ExitWatch};

@@ -20,6 +20,8 @@ use crate::status::ExitStatus;
 /// group may only be signalled by number while the leader is not reaped. Linux 6.9 can signal a group by its leader's
 /// pidfd, which never means another one. So the leader is reaped at once where that works
 /// ([`Child::outlives_leader`]), and else kept as a zombie until its streams are closed.
+///
+/// A container holds the group and all who have left it. It can always be told from another one.
 #[derive(Debug)]
 pub(in crate::backend::local) struct Child {
     pid: libc::pid_t,
@@ -27,13 +29,14 @@ pub(in crate::backend::local) struct Child {
     group_by_pidfd: bool,
     /// By us or, which is its right, by the host. From then on its number can mean another process.
     reaped: Cell<bool>,
+    container: Option<platform::Container>,
     /// Stands for a process that may not be signalled, such as one that took another user's rights.
     #[cfg(test)]
     pub(in crate::backend::local) refuses_signals: bool,
 }
 
 impl Child {
-    pub(super) fn new(pid: libc::pid_t, pidfd: Option<OwnedFd>) -> Self {
+    pub(super) fn new(pid: libc::pid_t, pidfd: Option<OwnedFd>, container: Option<platform::Container>) -> Self {
         let group_by_pidfd =
             pidfd.as_ref().is_some_and(|pidfd| platform::signal_group_by_pidfd(pidfd.as_raw_fd(), 0).is_ok());
         Self {
@@ -41,6 +44,7 @@ impl Child {
             pidfd: pidfd.map(Arc::new),
             group_by_pidfd,
             reaped: Cell::new(false),
+            container,
             #[cfg(test)]
             refuses_signals: false,
         }
@@ -51,9 +55,14 @@ impl Child {
         self.pid.unsigned_abs()
     }
 
-    /// Whether the group can be signalled, and told from an empty one, after [`Child::release`].
+    /// Whether the tree can be signalled, and told from an empty one, after [`Child::release`].
     pub(in crate::backend::local) fn outlives_leader(&self) -> bool {
-        self.group_by_pidfd
+        self.group_by_pidfd || self.container.is_some()
+    }
+
+    /// Whether something has to be removed once the last member of the tree has ended.
+    pub(in crate::backend::local) fn needs_clean_up(&self) -> bool {
+        self.container.is_some()
     }
 
     /// The exit status, once the leader has ended. It stays a zombie.
@@ -86,6 +95,9 @@ impl Child {
     #[cfg(target_os = "linux")]
     pub(super) fn wait_and_release(self) {
         drop(self.wait(libc::WEXITED));
+        if let Some(container) = &self.container {
+            container.end();
+        }
     }
 
     /// Waits by the pidfd where there is one, since the number may mean another child of the host once the host itself has
@@ -108,6 +120,22 @@ impl Child {
         waited
     }
 
+    /// Sends a signal to the tree: the group, or all whom the container holds. A tree that has ended is no error.
+    pub(in crate::backend::local) fn signal_tree(&self, signal: Signal) -> io::Result<()> {
+        let Some(container) = &self.container else { return self.signal_group(signal) };
+        if signal == Signal::Kill {
+            // Also the group: somebody with the right to can have moved a member elsewhere.
+            self.signal_group(signal)?;
+            return container.kill();
+        }
+        let mut told = None;
+        if !container.signals_at_once() {
+            self.signal_group(signal)?;
+            told = (self.group_by_pidfd || !self.reaped.get()).then_some(self.pid);
+        }
+        container.signal(signal, told)
+    }
+
     /// Sends a signal to the group. A group that has ended is no error.
     pub(in crate::backend::local) fn signal_group(&self, signal: Signal) -> io::Result<()> {
         match self.send(signal.number()) {
@@ -122,9 +150,13 @@ impl Child {
         }
     }
 
-    /// Whether the group has members, where that can be told: not while its leader is a zombie.
-    pub(in crate::backend::local) fn group_has_members(&self) -> Option<bool> {
-        (self.group_by_pidfd && self.reaped.get()).then(|| self.send(0).is_ok())
+    /// Whether the tree has members, where that can be told: not while its leader is a zombie.
+    pub(in crate::backend::local) fn tree_has_members(&self) -> Option<bool> {
+        match &self.container {
+            _ if !self.reaped.get() => None,
+            Some(container) => Some(container.has_members()),
+            None => self.group_by_pidfd.then(|| self.send(0).is_ok()),
+        }
     }
 
     /// Interrupts: the foreground process group of `terminal`, if that is given and has one, else the process group.

@@ -54,6 +54,11 @@ impl Child {
         true
     }
 
+    /// Whether something has to be removed once the last member of the group has ended: the system does that.
+    pub(in crate::backend::local) fn needs_clean_up(&self) -> bool {
+        false
+    }
+
     /// The exit status, once the leader has ended.
     pub(in crate::backend::local) fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         // Whether it has ended cannot be told from the code, which is 259 before, and may be after.
@@ -111,8 +116,13 @@ impl Child {
         }
     }
 
+    /// Sends a signal to the tree, which is the group: nobody can leave it.
+    pub(in crate::backend::local) fn signal_tree(&self, signal: Signal) -> io::Result<()> {
+        self.signal_group(signal)
+    }
+
     /// Whether the group has members, where that can be told.
-    pub(in crate::backend::local) fn group_has_members(&self) -> Option<bool> {
+    pub(in crate::backend::local) fn tree_has_members(&self) -> Option<bool> {
         self.job.has_members().ok()
     }
 
@@ -125,7 +135,7 @@ impl Child {
                 result => result,
             },
             // Nothing but the input of the console carries an interrupt to it.
-            None if self.console.is_some() && self.group_has_members() == Some(false) => Ok(()),
+            None if self.console.is_some() && self.tree_has_members() == Some(false) => Ok(()),
             None if self.console.is_some() => Err(io::ErrorKind::Unsupported.into()),
             None => self.send_break(),
         }
@@ -163,7 +173,7 @@ impl Child {
         match check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.id) }) {
             Ok(()) => Ok(()),
             // The group has ended, or is not on our console (any more).
-            Err(_) if self.group_has_members() == Some(false) => Ok(()),
+            Err(_) if self.tree_has_members() == Some(false) => Ok(()),
             Err(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -243,7 +243,8 @@ fn a_request_becomes_what_it_says() {
         "processId": "p", "argv": ["a", "b"], "cwd": "file:///w", "env": {"X": "1"}, "tty": true, "arg0": "zero",
         "envPolicy": {"inherit": "core", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []},
         "metadata": {"threadId": "urn:uuid:67e55044-10b1-426f-9247-bb680e5fe0c8", "toolCallId": "t"},
-        "longarm": {"terminal": {"rows": 3, "cols": 5}, "timeLimitMs": 7, "outputLimitBytes": 8, "stopGraceMs": 9},
+        "longarm": {"terminal": {"rows": 3, "cols": 5}, "timeLimitMs": 7, "outputLimitBytes": 8, "stopGraceMs": 9,
+            "contain": true},
     });
     rig.ask("process/start", params);
     let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
@@ -256,6 +257,7 @@ fn a_request_becomes_what_it_says() {
     assert_eq!(request.requested_time_limit(), Some(Duration::from_millis(7)));
     assert_eq!(request.requested_output_limit_bytes(), Some(8));
     assert_eq!(request.requested_stop_grace(), Duration::from_millis(9));
+    assert!(request.requested_containment());
     let metadata = request.requested_metadata().unwrap();
     assert_eq!(metadata.tool_call_id.as_deref(), Some("t"));
 
@@ -264,6 +266,7 @@ fn a_request_becomes_what_it_says() {
     assert!(request.requested_env_policy().is_none(), "without a policy nothing is inherited");
     assert_eq!(request.requested_stdin(), crate::Stdin::Piped);
     assert_eq!(request.requested_terminal(), None);
+    assert!(!request.requested_containment());
 }
 
 #[test]
@@ -307,6 +310,10 @@ fn extensions_are_there_only_for_those_who_agreed() {
     let mut params = start_params("p");
     params["longarm"] = json!({"timeLimitMs": 5});
     assert_eq!(plain.refusal("process/start", params).0, -32602);
+    let mut params = start_params("p");
+    params["longarm"] = json!({"contain": true});
+    let (code, text) = plain.refusal("process/start", params);
+    assert_eq!((code, &*text), (-32602, "member longarm.contain needs a feature that was not agreed on"));
     plain.run("p");
     assert_eq!(plain.refusal("process/terminate", json!({"processId": "p", "longarm": {"graceMs": 5}})).0, -32602);
 
@@ -342,6 +349,6 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
     let with_files =
         json!({"environmentConfigRead": true, "fsWatchMissing": true, "fileWriteStreaming": true, "longarm": plain});
     assert_eq!(offered(Features::default(), true), with_files);
-    assert_eq!(offered(Features::all(), true)["longarm"]["features"].as_array().unwrap().len(), 9);
-    assert_eq!(offered(Features::all(), false)["longarm"]["features"].as_array().unwrap().len(), 8);
+    assert_eq!(offered(Features::all(), true)["longarm"]["features"].as_array().unwrap().len(), 10);
+    assert_eq!(offered(Features::all(), false)["longarm"]["features"].as_array().unwrap().len(), 9);
 }

@@ -9,7 +9,7 @@ fn a_fresh_session_sends_the_handshake_and_first_requests_in_one_flight() {
     let sent = harness.sent();
     assert_eq!(sent[0]["id"], 1);
     assert_eq!(sent[0]["params"]["clientName"], "longarm");
-    assert_eq!(sent[0]["params"]["longarm"]["features"].as_array().unwrap().len(), 9);
+    assert_eq!(sent[0]["params"]["longarm"]["features"].as_array().unwrap().len(), 10);
     assert_eq!(sent[1], json!({"method": "initialized", "params": {}}));
     assert_eq!((&sent[2]["id"], &sent[2]["method"]), (&json!(2), &json!("process/start")));
     assert_eq!(sent.len(), 3);
@@ -68,7 +68,7 @@ fn what_depends_on_the_peer_waits_for_its_answer() {
     let mut harness = Harness::fresh();
     harness.sent();
     let no_cwd = ExecRequest::new(["true"]).process_id(process_id(1));
-    let sized = request(2).terminal(TerminalSize { rows: 10, cols: 20 });
+    let sized = request(2).terminal(TerminalSize { rows: 10, cols: 20 }).contain(true);
     let limited = request(3).time_limit(Duration::from_millis(1_500)).output_limit_bytes(9);
     for (route, request) in [(1, &no_cwd), (2, &sized), (3, &limited)] {
         harness.submit(route, start(request));
@@ -79,7 +79,7 @@ fn what_depends_on_the_peer_waits_for_its_answer() {
     harness.receive(&json!({"id": 1, "result": initialize_result(ALL)}));
     let sent = harness.sent();
     assert_eq!(sent[0]["params"]["cwd"], "file:///home/remote");
-    assert_eq!(sent[1]["params"]["longarm"], json!({"terminal": {"rows": 10, "cols": 20}}));
+    assert_eq!(sent[1]["params"]["longarm"], json!({"terminal": {"rows": 10, "cols": 20}, "contain": true}));
     let extension = json!({"timeLimitMs": 1500, "outputLimitBytes": 9, "stopGraceMs": 2000});
     assert_eq!(sent[2]["params"]["longarm"], extension);
     assert_eq!(sent[3]["method"], "longarm/process/list");
@@ -94,6 +94,7 @@ fn a_plain_peer_is_asked_for_nothing_that_it_lacks() {
     let sized = request(2).terminal(TerminalSize { rows: 10, cols: 20 });
     let ops = [
         (2, start(&sized)),
+        (2, start(&request(2).contain(true))),
         (1, Op::CloseStdin),
         (1, Op::Resize { size: TerminalSize::default() }),
         (1, Op::Signal { signal: Signal::Terminate }),

@@ -214,4 +214,5 @@ fn initialize_result(features: &[&str]) -> Value {
     })
 }
 
-const ALL: &[&str] = &["credits", "closeStdin", "resize", "signal", "terminate", "exit", "limits", "list"];
+const ALL: &[&str] =
+    &["credits", "closeStdin", "resize", "signal", "terminate", "exit", "limits", "list", "containment"];

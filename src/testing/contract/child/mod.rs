@@ -1,28 +1,36 @@
-//! A program that does on command what the contract suite wants to see of a child.
+//! What the contract suite wants to see of a child, done on command.
 //!
-//! The first argument names what to do; the table in `run` is the list. What a test waits for is flushed at once.
+//! The first argument behind [`MARK`] names what to do; the table in `run` is the list. What a test waits for is flushed at
+//! once.
 
 #[cfg(not(unix))]
-#[path = "child/other.rs"]
+#[path = "other.rs"]
 mod system;
 #[cfg(unix)]
-#[path = "child/unix.rs"]
+#[path = "unix.rs"]
 mod system;
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match run(&args) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("longarm-test-child: {args:?}: {error}");
-            ExitCode::from(99)
-        }
+/// Tells this program's calls of itself from those of somebody else.
+pub(super) const MARK: &str = "longarm-contract-child";
+
+/// Does what the suite wants of its child, if that has started this program, and then ends the program. To be called
+/// first in its `main`: what runs before must neither write, nor start a thread.
+pub fn be_child_if_asked() {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_none_or(|first| first != MARK) {
+        return;
     }
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let code = run(&args).unwrap_or_else(|error| {
+        eprintln!("{MARK}: {args:?}: {error}");
+        99
+    });
+    std::process::exit(code.into());
 }
 
 fn run(args: &[&str]) -> io::Result<u8> {
@@ -45,17 +53,32 @@ fn run(args: &[&str]) -> io::Result<u8> {
             Ok(())
         }
         ["close-streams", code] => return close_streams().and_then(|()| parse(code)),
+        ["alive", ref command @ ..] => return show_life().and_then(|()| run(command)),
         ["leave-behind", ref command @ ..] => leave_behind(command),
+        ["leave-daemon", ref command @ ..] => leave_daemon(command),
+        ["leave-daemon-and-sleep", ref command @ ..] => {
+            leave_daemon(command).and_then(|()| say("ready")).map(|()| sleep_for_long())
+        }
+        ["daemon", ref command @ ..] => system::start_session().and_then(|()| leave_behind(command)),
+        ["without-streams", ref command @ ..] => return system::close_output().and_then(|()| run(command)),
         ["say-when-told", file, text] => wait_for_file(file).and_then(|()| say(text)),
+        ["create-when-told-and-sleep", file, created] => {
+            wait_for_file(file).and_then(|()| std::fs::write(created, "")).map(|()| sleep_for_long())
+        }
         ["create-when-told", file, created] => wait_for_file(file).and_then(|()| std::fs::write(created, "")),
         ["flood"] => flood(),
         ["flood-until-stopped"] => flood_until_stopped(),
+        ["ignoring-stop", ref command @ ..] => return system::ignore_stop().and_then(|()| run(command)),
         ["ignore-stop"] => system::ignore_stop().and_then(|()| say("ready")).map(|()| sleep_for_long()),
         ["ignore-stop-with-descendant"] => ignore_stop_with_descendant(),
         ["on-signal", signal, code] => return on_signal(parse(signal)?, parse(code)?),
         ["clean-up-when-stopped", file] => clean_up_when_stopped(file),
         ["on-signal-with-descendant", signal, code] => {
             leave_behind(&["sleep-silently"])?;
+            return on_signal(parse(signal)?, parse(code)?);
+        }
+        ["on-signal-with-daemon", signal, code] => {
+            leave_daemon(&["sleep-silently"])?;
             return on_signal(parse(signal)?, parse(code)?);
         }
         ["raw-on-signal", signal, code] => {
@@ -70,10 +93,13 @@ fn run(args: &[&str]) -> io::Result<u8> {
         ["env"] => separated(
             std::env::vars_os().map(|(name, value)| [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()),
         ),
-        ["argv", ..] => separated(std::env::args_os().map(|arg| arg.as_encoded_bytes().to_vec())),
+        ["argv", ..] => {
+            let name = std::env::args_os().next().map(|name| name.as_encoded_bytes().to_vec());
+            separated(name.into_iter().chain(args.iter().map(|arg| arg.as_bytes().to_vec())))
+        }
         ["cwd"] => std::env::current_dir().and_then(|cwd| say(&cwd.to_string_lossy())),
         ["inherited"] => system::inherited().and_then(|facts| say(&facts)),
-        ["wait-gone", pid, seconds] => wait_gone(parse(pid)?, parse(seconds)?),
+        ["wait-gone", life, seconds] => wait_gone(life, parse(seconds)?),
         _ => Err(io::Error::other("no such command")),
     }
     .map(|()| 0)
@@ -173,10 +199,39 @@ fn close_streams() -> io::Result<()> {
     read_line().map(drop)
 }
 
-/// Starts this program once more with the same streams, says its process id, and leaves it behind.
+/// Starts this program once more with the same streams, shows that it lives, and leaves it behind.
 fn leave_behind(command: &[&str]) -> io::Result<()> {
-    let child = Command::new(std::env::current_exe()?).args(command).stdin(Stdio::inherit()).spawn()?;
-    say(&child.id().to_string())
+    start_again(&["alive"], command)
+}
+
+/// The same in a session of its own, as the child of nobody.
+fn leave_daemon(command: &[&str]) -> io::Result<()> {
+    start_again(&["daemon"], command)
+}
+
+fn start_again(how: &[&str], command: &[&str]) -> io::Result<()> {
+    let mut again = Command::new(std::env::current_exe()?);
+    again.arg(MARK).args(how).args(command).stdin(Stdio::inherit()).spawn().map(drop)
+}
+
+/// Says a number that stands for this process: the name of a file in its directory that it holds until its end. Unlike
+/// that of the process, the number means the same to everybody.
+fn show_life() -> io::Result<()> {
+    for number in std::process::id().. {
+        match std::fs::File::create_new(life(&number.to_string())) {
+            Ok(file) => {
+                system::hold(file, &life(&number.to_string()))?;
+                return say(&number.to_string());
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn life(number: &str) -> String {
+    format!("life-{number}")
 }
 
 /// Waits until a file exists. The file is the only thing by which a test can tell something to a descendant.
@@ -194,9 +249,8 @@ fn ignore_stop_with_descendant() -> io::Result<()> {
     Ok(())
 }
 
-/// Says its process id, then writes without end.
+/// Writes without end.
 fn flood() -> io::Result<()> {
-    say(&std::process::id().to_string())?;
     loop {
         Unbuffered.write_all(&[b'x'; 1000])?;
     }
@@ -258,9 +312,9 @@ fn separated(items: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
 }
 
 /// Fails if the process is still there after so many seconds. Nothing tells of the end of a stranger, so this looks.
-fn wait_gone(pid: u32, seconds: u64) -> io::Result<()> {
+fn wait_gone(number: &str, seconds: u64) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    while system::is_alive(pid)? {
+    while system::is_held(&life(number))? {
         if Instant::now() > deadline {
             return Err(io::Error::other("it is still there"));
         }

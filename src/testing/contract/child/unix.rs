@@ -1,7 +1,10 @@
 //! What the child needs of a Unix system.
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+
+use rustix::fs::FlockOperation;
 
 /// Sends a signal to this process; by default it ends by it.
 pub(super) fn raise(signal: i32) -> io::Result<()> {
@@ -97,13 +100,27 @@ pub(super) fn close_output() -> io::Result<()> {
     Ok(())
 }
 
-/// A zombie that nobody has collected yet is not alive.
-pub(super) fn is_alive(pid: u32) -> io::Result<bool> {
-    let native = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    // SAFETY: signal 0 only asks whether the process exists.
-    let exists = unsafe { libc::kill(native, 0) } == 0;
-    let zombie = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
-    Ok(exists && !zombie)
+/// Holds a file until this process ends, which it shows.
+pub(super) fn hold(file: File, _name: &str) -> io::Result<()> {
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // Open until the end. Programs that this one executes do not get it.
+    std::mem::forget(file);
+    Ok(())
+}
+
+/// Whether a process holds the file.
+pub(super) fn is_held(name: &str) -> io::Result<bool> {
+    match rustix::fs::flock(File::open(name)?, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Leaves the session, the terminal and the process group.
+pub(super) fn start_session() -> io::Result<()> {
+    // SAFETY: the call touches no memory.
+    check(unsafe { libc::setsid() })
 }
 
 /// One fact a line: open descriptors beyond the standard ones, blocked and ignored signals, whether this process leads its

@@ -1,0 +1,57 @@
+//! A place that contains whatever it starts.
+
+use std::sync::Arc;
+
+use longarm::backend::local::{Containment, Local, LocalConfig};
+use longarm::backend::{Features, Spawned};
+use longarm::error::{CallError, SpawnError};
+use longarm::fs::FileSystem;
+use longarm::info::EnvironmentInfo;
+use longarm::{ExecBackend, ExecRequest};
+
+#[derive(Debug)]
+pub(crate) struct Contained(Local);
+
+impl Contained {
+    pub(crate) fn new(by: Containment) -> Self {
+        Self(Local::new(LocalConfig::from_host().containment(by)))
+    }
+}
+
+/// Why this machine cannot contain processes by these means, if so.
+pub(crate) fn refusal(by: Containment) -> Option<SpawnError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let place = Contained::new(by);
+        let started = place.spawn(ExecRequest::new(["true"]).cwd("/")).await;
+        place.close().await;
+        match started {
+            Ok(_) => None,
+            Err(error @ SpawnError::ContainmentUnavailable { .. }) => Some(error),
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+#[async_trait::async_trait]
+impl ExecBackend for Contained {
+    async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
+        self.0.spawn(request.contain(true)).await
+    }
+
+    async fn info(&self) -> Result<EnvironmentInfo, CallError> {
+        self.0.info().await
+    }
+
+    fn features(&self) -> Features {
+        self.0.features()
+    }
+
+    fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        self.0.fs()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}

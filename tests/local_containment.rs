@@ -1,0 +1,291 @@
+//! What containment holds, and that nothing of it is left behind.
+#![cfg(target_os = "linux")]
+
+mod local_support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longarm::backend::local::{Containment, Local, LocalConfig};
+use longarm::backend::{ExecBackend, Spawned, Terminate};
+use longarm::error::SpawnError;
+use longarm::{ExecRequest, Signal, TerminalSize};
+
+use local_support::{PATIENCE, collect, is_alive, read_until, run, sh};
+
+/// A place that contains by these means, and the directory in which it makes cgroups; none if the machine cannot do this.
+async fn place(by: Containment) -> Option<(Local, PathBuf)> {
+    let parent = cgroup_of_this_process();
+    let mut config = LocalConfig::from_host().containment(by);
+    let mut own = PathBuf::new();
+    if by == Containment::Cgroup {
+        // One of its own, so that what is left in it is of this test.
+        own = parent?.join(format!("test-{}", uuid::Uuid::new_v4()));
+        if let Err(error) = std::fs::create_dir(&own) {
+            eprintln!("SKIPPED: no cgroup can be made in {own:?}: {error}");
+            return None;
+        }
+        config = config.parent_cgroup(&own);
+    }
+    let local = Local::new(config);
+    match local.spawn(sh("true").contain(true)).await {
+        Ok(started) => {
+            collect(started.events).await;
+            Some((local, own))
+        }
+        Err(error @ SpawnError::ContainmentUnavailable { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn cgroup_of_this_process() -> Option<PathBuf> {
+    let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = membership.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?.split(' ').nth(1)?.to_owned();
+    Some(Path::new(&mount).join(own))
+}
+
+/// Closes the place and checks that nothing is left: no cgroup, no child of ours.
+async fn end((local, own): (Local, PathBuf)) {
+    local.close().await;
+    assert_eq!(local.unfinished(), []);
+    if own.is_dir() {
+        std::fs::remove_dir(&own).expect("no cgroup is left in it");
+    }
+}
+
+/// The processes whose command line has this mark.
+fn marked(mark: &str) -> BTreeSet<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_mark = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, mark));
+    pids.filter(has_mark).collect()
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+async fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let looks = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} in time"));
+}
+
+/// A shell that leaves a daemon, says `ready`, and goes on. Both have the mark in their command lines.
+fn with_daemon(mark: &str) -> ExecRequest {
+    let daemon = format!("setsid sh -c 'sleep 300; : {mark}' </dev/null >/dev/null 2>&1 & ");
+    // The shell in between ends at once, so that the daemon is nobody's child.
+    sh(&format!("sh -c \"{daemon}\"; echo ready; sleep 300; : {mark}")).contain(true)
+}
+
+async fn started(local: &Local, mark: &str) -> Spawned {
+    let mut spawned = local.spawn(with_daemon(mark)).await.unwrap();
+    read_until(&mut spawned.events, "ready\n").await;
+    wait_until("the daemon runs", || marked(mark).len() >= 2).await;
+    spawned
+}
+
+fn mark() -> String {
+    format!("mark-{}", uuid::Uuid::new_v4())
+}
+
+async fn every_end_ends_daemons(by: Containment) {
+    let Some(place) = place(by).await else { return };
+    let local = &place.0;
+
+    let name = mark();
+    let killed = started(local, &name).await;
+    assert!(killed.control.terminate(Terminate::kill()).await.unwrap());
+    assert_eq!(collect_rest(killed).await, Some(Signal::Kill));
+    wait_until("all are gone after a kill", || marked(&name).is_empty()).await;
+
+    let name = mark();
+    let asked = started(local, &name).await;
+    assert!(asked.control.terminate(Terminate::graceful(PATIENCE)).await.unwrap());
+    assert_eq!(collect_rest(asked).await, Some(Signal::Terminate));
+    wait_until("all are gone when they were asked", || marked(&name).is_empty()).await;
+
+    let name = mark();
+    let request = with_daemon(&name).time_limit(Duration::from_millis(500)).stop_grace(Duration::from_millis(100));
+    let limited = run(local, request).await;
+    assert!(limited.status.timed_out());
+    wait_until("all are gone after the time limit", || marked(&name).is_empty()).await;
+
+    let name = mark();
+    let dropped = started(local, &name).await;
+    dropped.control.kill_now();
+    drop(dropped);
+    wait_until("all are gone after the handle", || marked(&name).is_empty()).await;
+
+    let name = mark();
+    let closed = started(local, &name).await;
+    end(place).await;
+    assert_eq!(marked(&name), BTreeSet::new(), "closing waits for all");
+    drop(closed);
+}
+
+/// Reads what is left of the events, and tells the signal that ended the process.
+async fn collect_rest(mut spawned: Spawned) -> Option<Signal> {
+    let mut signal = None;
+    while let Some(event) =
+        tokio::time::timeout(PATIENCE, futures_util::StreamExt::next(&mut spawned.events)).await.expect("events come")
+    {
+        if let longarm::Event::Exited(exited) = event.unwrap() {
+            signal = exited.status.signal();
+        }
+    }
+    signal
+}
+
+#[tokio::test]
+async fn every_end_of_a_process_in_a_cgroup_ends_daemons() {
+    every_end_ends_daemons(Containment::Cgroup).await;
+}
+
+#[tokio::test]
+async fn every_end_of_a_process_in_a_namespace_ends_daemons() {
+    every_end_ends_daemons(Containment::PidNamespace).await;
+}
+
+#[tokio::test]
+async fn what_an_exited_process_left_ends_with_its_place_whoever_holds_it() {
+    for (by, held) in [Containment::Cgroup, Containment::PidNamespace].into_iter().zip([true, false]) {
+        let Some(place) = place(by).await else { continue };
+        let local = &place.0;
+        let name = mark();
+        let daemon = format!("setsid sh -c 'sleep 300; : {name}' </dev/null >/dev/null 2>&1 &");
+        let Spawned { events, control, .. } = local.spawn(sh(&daemon).contain(true)).await.unwrap();
+        assert!(collect(events).await.status.success());
+        let control = held.then_some(control);
+        wait_until("the daemon runs", || !marked(&name).is_empty()).await;
+        end(place).await;
+        assert_eq!(marked(&name), BTreeSet::new());
+        drop(control);
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_place_ends_daemons() {
+    for by in [Containment::Cgroup, Containment::PidNamespace] {
+        let Some((local, own)) = place(by).await else { continue };
+        let name = mark();
+        let spawned = started(&local, &name).await;
+        drop(local);
+        wait_until("all are gone", || marked(&name).is_empty()).await;
+        drop(spawned);
+        if own.is_dir() {
+            wait_until("its cgroup is gone", || std::fs::remove_dir(&own).is_ok()).await;
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_daemons() {
+    for by in [Containment::Cgroup, Containment::PidNamespace] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let Some((local, own)) = runtime.block_on(place(by)) else { continue };
+        let name = mark();
+        let spawned = runtime.block_on(started(&local, &name));
+        drop(runtime);
+        let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        another.block_on(wait_until("all are gone", || marked(&name).is_empty()));
+        drop(spawned);
+        another.block_on(end((local, own)));
+    }
+}
+
+#[tokio::test]
+async fn without_containment_daemons_live_on() {
+    let local = Local::new(LocalConfig::from_host());
+    let name = mark();
+    let spawned = {
+        let mut spawned = local.spawn(with_daemon(&name).contain(false)).await.unwrap();
+        read_until(&mut spawned.events, "ready\n").await;
+        wait_until("the daemon runs", || marked(&name).len() >= 2).await;
+        spawned
+    };
+    spawned.control.terminate(Terminate::kill()).await.unwrap();
+    assert_eq!(collect_rest(spawned).await, Some(Signal::Kill));
+    local.close().await;
+    let left = marked(&name);
+    assert!(!left.is_empty(), "the test would see a daemon that lives");
+    for pid in left {
+        // SAFETY: the call touches no memory; the process is the daemon of this test, which nobody has ended.
+        assert_eq!(unsafe { libc::kill(-pid.cast_signed(), libc::SIGKILL) }, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_contained_process_is_told_as_it_is() {
+    for by in [Containment::Cgroup, Containment::PidNamespace] {
+        let Some(place) = place(by).await else { continue };
+        let local = &place.0;
+        let exited = run(local, sh("echo out; echo err >&2; exit 7").contain(true)).await;
+        assert_eq!((exited.status.code(), &*exited.stdout, &*exited.stderr), (Some(7), &b"out\n"[..], &b"err\n"[..]));
+        let died = run(local, sh("kill -SEGV $$").contain(true)).await;
+        assert_eq!(died.status.signal(), Some(Signal::Other(libc::SIGSEGV)));
+        let terminal = sh("test -t 0 && stty size && ps -o pid= -p $$").contain(true);
+        let terminal = run(local, terminal.terminal(TerminalSize { rows: 11, cols: 55 })).await;
+        assert!(terminal.pty.starts_with(b"11 55\r\n"), "{terminal:?}");
+        assert!(terminal.status.success(), "it finds itself among the processes: {terminal:?}");
+        let spawned = local.spawn(sh("sleep 300").contain(true)).await.unwrap();
+        assert!(is_alive(spawned.control.os_id().unwrap()), "its number is that of this side");
+        end(place).await;
+    }
+}
+
+#[tokio::test]
+async fn many_contained_processes_leave_nothing() {
+    for by in [Containment::Cgroup, Containment::PidNamespace] {
+        let Some(place) = place(by).await else { continue };
+        let local = &place.0;
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        run(local, sh("true").contain(true)).await;
+        wait_until("the first is forgotten", || local.unfinished().is_empty()).await;
+        let before = descriptors();
+        let runs = (0..50).map(|_| run(local, sh("(setsid sleep 0.05 &) ; echo x").contain(true)));
+        for run in futures_util::future::join_all(runs).await {
+            assert_eq!(run.stdout, b"x\n");
+        }
+        wait_until("all are forgotten", || local.unfinished().is_empty()).await;
+        assert!(descriptors() <= before + 2, "{} descriptors, {before} before", descriptors());
+        if place.1.is_dir() {
+            let left: Vec<_> = std::fs::read_dir(&place.1).unwrap().flatten().filter(|e| e.path().is_dir()).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+        end(place).await;
+    }
+}
+
+#[tokio::test]
+async fn cgroups_that_members_have_made_go_too() {
+    let Some(place) = place(Containment::Cgroup).await else { return };
+    let script = "own=$(ls -d $PARENT/longarm-*); mkdir -p $own/a/b && echo $$ >$own/a/b/cgroup.procs && echo in";
+    let request = sh(&format!("{script}; sleep 300")).env("PARENT", &place.1).contain(true);
+    let mut spawned = place.0.spawn(request).await.unwrap();
+    read_until(&mut spawned.events, "in\n").await;
+    spawned.control.terminate(Terminate::kill()).await.unwrap();
+    assert_eq!(collect_rest(spawned).await, Some(Signal::Kill));
+    end(place).await;
+}
+
+#[tokio::test]
+async fn a_namespace_has_a_proc_of_its_own() {
+    let Some(place) = place(Containment::PidNamespace).await else { return };
+    let script = "echo $$; readlink /proc/self/exe >/dev/null && ls -d /proc/[0-9]* | wc -l";
+    let seen = run(&place.0, sh(script).contain(true)).await;
+    let text = String::from_utf8(seen.stdout).unwrap();
+    let numbers: Vec<u32> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    assert!(numbers[0] < 10 && numbers[1] < 10, "{numbers:?} are not those of a namespace");
+    assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
+    end(place).await;
+}
