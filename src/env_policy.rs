@@ -283,7 +283,7 @@ pub fn child_environment(
     if let Some(metadata) = metadata {
         vars.remove(OsStr::new(THREAD_ID));
         if let Some(thread_id) = metadata.thread_id {
-            vars.insert(THREAD_ID.into(), thread_id.hyphenated().to_string().into());
+            vars.insert(THREAD_ID.into(), thread_id.to_string().into());
         }
         if let Some(tool_call_id) = &metadata.tool_call_id {
             vars.insert(TOOL_CALL_ID.into(), tool_call_id.into());

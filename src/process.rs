@@ -344,7 +344,8 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// A [`SignalError`]; then the process still ends with its handle.
+    /// A [`SignalError`]; then the process still ends with its handle. `Ending` if its kill is on its way, or, for a remote
+    /// process, any stop of the place that is being closed.
     pub async fn detach(&self) -> Result<(), SignalError> {
         self.handle.detach().await
     }

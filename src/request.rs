@@ -453,16 +453,50 @@ impl Default for TerminalSize {
 #[non_exhaustive]
 pub struct Metadata {
     /// The thread of conversation.
-    pub thread_id: Option<uuid::Uuid>,
+    pub thread_id: Option<ThreadId>,
     /// The tool call.
     pub tool_call_id: Option<String>,
 }
 
 impl Metadata {
     /// Metadata with both members; either may be absent.
-    pub fn new(thread_id: Option<uuid::Uuid>, tool_call_id: Option<String>) -> Self {
+    pub fn new(thread_id: Option<ThreadId>, tool_call_id: Option<String>) -> Self {
         Self { thread_id, tool_call_id }
     }
+}
+
+/// The id of a thread of conversation: a UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadId(uuid::Uuid);
+
+impl ThreadId {
+    /// The id that is this number.
+    pub const fn from_u128(number: u128) -> Self {
+        Self(uuid::Uuid::from_u128(number))
+    }
+
+    /// The id that is written so, in any of the usual spellings of UUIDs.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidThreadId`] with what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, InvalidThreadId> {
+        uuid::Uuid::parse_str(text).map(Self).map_err(|error| InvalidThreadId { reason: error.to_string() })
+    }
+}
+
+/// In the canonical spelling.
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+/// A text that is no UUID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct InvalidThreadId {
+    reason: String,
 }
 
 /// A signal, by its POSIX name.

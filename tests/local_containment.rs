@@ -60,10 +60,11 @@ async fn end((local, own): (Local, PathBuf)) {
 }
 
 /// The processes whose command line has this mark.
-fn marked(mark: &str) -> BTreeSet<u32> {
+fn marked(mark: &Mark) -> BTreeSet<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has_mark = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, mark));
+    let has_mark =
+        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, mark.name()));
     pids.filter(has_mark).collect()
 }
 
@@ -80,23 +81,48 @@ async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} in time"));
 }
 
-/// A shell that leaves a daemon, says `ready`, and goes on. Both have the mark in their command lines.
-fn with_daemon(mark: &str) -> ExecRequest {
-    let daemon = format!("setsid sh -c 'sleep 300; : {mark}' </dev/null >/dev/null 2>&1 & ");
+/// Starts a daemon, which shows that it runs by a file.
+fn daemon(mark: &Mark) -> String {
+    let script = format!("echo >{0}/up; sleep 300; : {0}", mark.name());
     // The shell in between ends at once, so that the daemon is nobody's child.
-    sh(&format!("sh -c \"{daemon}\"; echo ready; sleep 300; : {mark}")).contain(true)
+    format!("sh -c \"setsid sh -c '{script}' </dev/null >/dev/null 2>&1 &\"")
 }
 
-async fn started(local: &Local, mark: &str) -> Spawned {
-    let mut spawned = local.spawn(with_daemon(mark)).await.unwrap();
+/// A shell that leaves a daemon, says `ready`, and goes on. Both have the mark in their command lines.
+fn with_daemon(mark: &Mark) -> ExecRequest {
+    sh(&format!("{}; echo ready; sleep 300; : {}", daemon(mark), mark.name())).contain(true)
+}
+
+async fn started(local: &Local, mark: &Mark) -> Spawned {
+    start(local, mark, with_daemon(mark)).await
+}
+
+async fn start(local: &Local, mark: &Mark, request: ExecRequest) -> Spawned {
+    let mut spawned = local.spawn(request).await.unwrap();
     read_until(&mut spawned.events, "ready\n").await;
-    wait_until("the daemon runs", || marked(mark).len() >= 2).await;
+    wait_until("the daemon runs", || mark.is_up()).await;
     spawned
 }
 
-fn mark() -> String {
-    format!("mark-{}", uuid::Uuid::new_v4())
+/// What tells the processes of one start from all others: a directory of its own.
+struct Mark(tempfile::TempDir);
+
+impl Mark {
+    fn name(&self) -> &str {
+        self.0.path().to_str().unwrap()
+    }
+
+    fn is_up(&self) -> bool {
+        self.0.path().join("up").exists()
+    }
 }
+
+fn mark() -> Mark {
+    Mark(tempfile::tempdir().unwrap())
+}
+
+/// The tests take turns, since they count what this process has open.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn every_end_ends_daemons(by: Containment) {
     let Some(place) = place(by).await else { return };
@@ -148,25 +174,27 @@ async fn collect_rest(mut spawned: Spawned) -> Option<Signal> {
 
 #[tokio::test]
 async fn every_end_of_a_process_in_a_cgroup_ends_daemons() {
+    let _turn = TURN.lock().await;
     every_end_ends_daemons(Containment::Cgroup).await;
 }
 
 #[tokio::test]
 async fn every_end_of_a_process_in_a_namespace_ends_daemons() {
+    let _turn = TURN.lock().await;
     every_end_ends_daemons(Containment::PidNamespace).await;
 }
 
 #[tokio::test]
 async fn what_an_exited_process_left_ends_with_its_place_whoever_holds_it() {
+    let _turn = TURN.lock().await;
     for (by, held) in [Containment::Cgroup, Containment::PidNamespace].into_iter().zip([true, false]) {
         let Some(place) = place(by).await else { continue };
         let local = &place.0;
         let name = mark();
-        let daemon = format!("setsid sh -c 'sleep 300; : {name}' </dev/null >/dev/null 2>&1 &");
-        let Spawned { events, control, .. } = local.spawn(sh(&daemon).contain(true)).await.unwrap();
+        let Spawned { events, control, .. } = local.spawn(sh(&daemon(&name)).contain(true)).await.unwrap();
         assert!(collect(events).await.status.success());
         let control = held.then_some(control);
-        wait_until("the daemon runs", || !marked(&name).is_empty()).await;
+        wait_until("the daemon runs", || name.is_up()).await;
         end(place).await;
         assert_eq!(marked(&name), BTreeSet::new());
         drop(control);
@@ -175,6 +203,7 @@ async fn what_an_exited_process_left_ends_with_its_place_whoever_holds_it() {
 
 #[tokio::test]
 async fn dropping_the_place_ends_daemons() {
+    let _turn = TURN.lock().await;
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let Some((local, own)) = place(by).await else { continue };
         let name = mark();
@@ -190,6 +219,7 @@ async fn dropping_the_place_ends_daemons() {
 
 #[test]
 fn the_end_of_the_runtime_ends_daemons() {
+    let _turn = TURN.blocking_lock();
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let Some((local, own)) = runtime.block_on(place(by)) else { continue };
@@ -205,14 +235,10 @@ fn the_end_of_the_runtime_ends_daemons() {
 
 #[tokio::test]
 async fn without_containment_daemons_live_on() {
+    let _turn = TURN.lock().await;
     let local = Local::new(LocalConfig::from_host());
     let name = mark();
-    let spawned = {
-        let mut spawned = local.spawn(with_daemon(&name).contain(false)).await.unwrap();
-        read_until(&mut spawned.events, "ready\n").await;
-        wait_until("the daemon runs", || marked(&name).len() >= 2).await;
-        spawned
-    };
+    let spawned = start(&local, &name, with_daemon(&name).contain(false)).await;
     spawned.control.terminate(Terminate::kill()).await.unwrap();
     assert_eq!(collect_rest(spawned).await, Some(Signal::Kill));
     local.close().await;
@@ -226,6 +252,7 @@ async fn without_containment_daemons_live_on() {
 
 #[tokio::test]
 async fn a_contained_process_is_told_as_it_is() {
+    let _turn = TURN.lock().await;
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let Some(place) = place(by).await else { continue };
         let local = &place.0;
@@ -245,6 +272,7 @@ async fn a_contained_process_is_told_as_it_is() {
 
 #[tokio::test]
 async fn many_contained_processes_leave_nothing() {
+    let _turn = TURN.lock().await;
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let Some(place) = place(by).await else { continue };
         let local = &place.0;
@@ -257,7 +285,7 @@ async fn many_contained_processes_leave_nothing() {
             assert_eq!(run.stdout, b"x\n");
         }
         wait_until("all are forgotten", || local.unfinished().is_empty()).await;
-        assert!(descriptors() <= before + 2, "{} descriptors, {before} before", descriptors());
+        assert!(descriptors() <= before, "{} descriptors, {before} before", descriptors());
         if place.1.is_dir() {
             let left: Vec<_> = std::fs::read_dir(&place.1).unwrap().flatten().filter(|e| e.path().is_dir()).collect();
             assert!(left.is_empty(), "{left:?}");
@@ -268,6 +296,7 @@ async fn many_contained_processes_leave_nothing() {
 
 #[tokio::test]
 async fn cgroups_that_members_have_made_go_too() {
+    let _turn = TURN.lock().await;
     let Some(place) = place(Containment::Cgroup).await else { return };
     let script = "own=$(ls -d $PARENT/longarm-*); mkdir -p $own/a/b && echo $$ >$own/a/b/cgroup.procs && echo in";
     let request = sh(&format!("{script}; sleep 300")).env("PARENT", &place.1).contain(true);
@@ -280,6 +309,7 @@ async fn cgroups_that_members_have_made_go_too() {
 
 #[tokio::test]
 async fn a_namespace_has_a_proc_of_its_own() {
+    let _turn = TURN.lock().await;
     let Some(place) = place(Containment::PidNamespace).await else { return };
     let script = "echo $$; readlink /proc/self/exe >/dev/null && ls -d /proc/[0-9]* | wc -l";
     let seen = run(&place.0, sh(script).contain(true)).await;

@@ -161,11 +161,12 @@ pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
     /// Kills the process tree. Called when the last handle is dropped: it must not block, and cannot fail.
     fn kill_now(&self);
 
-    /// Lets the process outlive its handle and its environment. By default that is `Unsupported`.
+    /// Lets the process outlive its handle and its environment. By default that is `Unsupported`. A process that was asked
+    /// to end is not killed any more, whether or not it ends by itself.
     ///
     /// # Errors
     ///
-    /// A [`SignalError`].
+    /// A [`SignalError`]; `Ending` if it is too late for that.
     async fn detach(&self) -> Result<(), SignalError> {
         Err(Unsupported { feature: "detaching a process", place: "this place".into() }.into())
     }

@@ -12,7 +12,7 @@ fn child(base: &EnvMap, policy: Option<&ShellEnvPolicy>, overlay: &EnvMap, metad
 }
 
 fn metadata(tool_call_id: &str) -> Metadata {
-    Metadata::new(Some(uuid::Uuid::from_u128(0x0190_a5ad)), Some(tool_call_id.into()))
+    Metadata::new(Some(crate::request::ThreadId::from_u128(0x0190_a5ad)), Some(tool_call_id.into()))
 }
 
 /// The executor's variables in the recording of the reference.
@@ -261,7 +261,7 @@ proptest! {
         overlay in env_map(),
         ids in prop::option::of((any::<bool>(), prop::option::of("[a-z]{0,2}"))),
     ) {
-        let metadata = ids.map(|(thread, tool)| Metadata::new(thread.then(uuid::Uuid::nil), tool));
+        let metadata = ids.map(|(thread, tool)| Metadata::new(thread.then_some(crate::request::ThreadId::from_u128(0)), tool));
         let found = child(&base, policy.as_ref(), &overlay, metadata.as_ref());
         let set = policy.iter().flat_map(|policy| policy.set.keys().map(OsString::from)).collect::<Vec<_>>();
         let ids = ["CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID"].map(OsString::from);

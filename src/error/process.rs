@@ -40,6 +40,9 @@ pub enum SignalError {
     /// The process has no terminal to resize.
     #[error("process {0} has no terminal")]
     NoTerminal(ProcessId),
+    /// It is too late: the process is being ended, such as by the close of its place.
+    #[error("the process is being ended")]
+    Ending,
     /// The request itself is wrong.
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),

@@ -209,15 +209,50 @@ impl FakeChild {
     }
 
     /// The signals that come from now on. A process that asks for them handles them; another one ends by them.
-    pub fn signals(&self) -> mpsc::UnboundedReceiver<Signal> {
+    pub fn signals(&self) -> Signals {
         let (sender, receiver) = mpsc::unbounded_channel();
         *lock(&self.ends.signals) = Some(sender);
-        receiver
+        Signals(receiver)
     }
 
     /// The size of the terminal as it changes; none without one.
-    pub fn terminal_size(&self) -> watch::Receiver<Option<TerminalSize>> {
-        self.ends.size.clone()
+    pub fn terminal_size(&self) -> TerminalSizes {
+        TerminalSizes(self.ends.size.clone())
+    }
+}
+
+/// The signals that a process is sent.
+#[derive(Debug)]
+pub struct Signals(mpsc::UnboundedReceiver<Signal>);
+
+impl Signals {
+    /// The next one; none when nobody can send any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// No signal is lost when the future is dropped.
+    pub async fn recv(&mut self) -> Option<Signal> {
+        self.0.recv().await
+    }
+}
+
+/// The size of a process's terminal.
+#[derive(Clone, Debug)]
+pub struct TerminalSizes(watch::Receiver<Option<TerminalSize>>);
+
+impl TerminalSizes {
+    /// What it is now.
+    pub fn current(&self) -> Option<TerminalSize> {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is another one than was waited for before; false when it can change no more.
+    ///
+    /// # Cancel safety
+    ///
+    /// No change is lost when the future is dropped.
+    pub async fn changed(&mut self) -> bool {
+        self.0.changed().await.is_ok()
     }
 }
 

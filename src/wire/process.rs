@@ -11,7 +11,7 @@ use super::bytes::Base64;
 use super::extension::{ClosedExtension, ExitedExtension, ReadExtension, StartExtension, TerminateExtension};
 use crate::event::OutputStream;
 use crate::path_uri::PathUri;
-use crate::request::ProcessId;
+use crate::request::{ProcessId, ThreadId};
 
 /// Parameters of `process/start`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -138,8 +138,8 @@ pub enum Inherit {
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// The thread of conversation.
-    #[serde(default, with = "uuid_text")]
-    pub thread_id: Option<uuid::Uuid>,
+    #[serde(default, with = "thread_id_text")]
+    pub thread_id: Option<ThreadId>,
     /// The tool call.
     pub tool_call_id: Option<String>,
 }
@@ -154,9 +154,9 @@ impl RawObject {
     ///
     /// # Errors
     ///
-    /// The decoder's error, if it is something else.
-    pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
+    /// The decoder's text, if it is something else.
+    pub fn from_json(json: &str) -> Result<Self, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
     }
 
     /// The JSON text.
@@ -354,19 +354,19 @@ pub struct ClosedParams {
 }
 
 /// A UUID in any of its usual spellings; written in the canonical one.
-mod uuid_text {
+mod thread_id_text {
     use super::*;
 
-    pub(super) fn serialize<S: Serializer>(id: &Option<uuid::Uuid>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(id: &Option<ThreadId>, serializer: S) -> Result<S::Ok, S::Error> {
         match id {
-            Some(id) => serializer.collect_str(&id.as_hyphenated()),
+            Some(id) => serializer.collect_str(id),
             None => serializer.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<uuid::Uuid>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ThreadId>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| uuid::Uuid::parse_str(&text).map_err(de::Error::custom)).transpose()
+        text.map(|text| ThreadId::parse(&text).map_err(de::Error::custom)).transpose()
     }
 }
 

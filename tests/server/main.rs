@@ -2,6 +2,8 @@
 
 mod backends;
 mod client;
+#[cfg(target_os = "linux")]
+mod codex_client;
 mod cuts;
 mod ends;
 mod hostile;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use longarm::PathUri;
 use longarm::event::OutputStream;
-use longarm::request::{ProcessId, Signal};
+use longarm::request::{ProcessId, Signal, ThreadId};
 use longarm::wire::RequestId;
 use longarm::wire::extension::{Limit, Size, StartExtension, TotalBytes};
 use longarm::wire::process::{EnvPolicy, Inherit, Metadata, RawObject, StartParams};
@@ -114,7 +114,7 @@ pub(crate) fn start_params() -> impl Strategy<Value = StartParams> {
         },
     );
     let metadata = (of(any::<u128>()), of(".{0,9}"))
-        .prop_map(|(id, tool_call_id)| Metadata { thread_id: id.map(uuid::Uuid::from_u128), tool_call_id });
+        .prop_map(|(id, tool_call_id)| Metadata { thread_id: id.map(ThreadId::from_u128), tool_call_id });
     let longarm = (of(any::<(u16, u16)>()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>()), any::<bool>())
         .prop_map(|(size, time_limit_ms, output_limit_bytes, stop_grace_ms, contain)| StartExtension {
             terminal: size.map(|(rows, cols)| Size { rows, cols }),

@@ -102,7 +102,14 @@ impl ProcessControl for LocalControl {
     }
 
     async fn detach(&self) -> Result<(), SignalError> {
-        self.shared.control().detached = true;
+        let mut control = self.shared.control();
+        if !control.stop.withdraw() {
+            return Err(SignalError::Ending);
+        }
+        control.detached = true;
+        drop(control);
+        // There is no deadline any more.
+        self.shared.wake_supervisor();
         self.registry.note_change();
         Ok(())
     }

@@ -10,10 +10,11 @@
 //!
 //! Invariants:
 //!
-//! 1. The group is asked at most once; later requests can only bring the kill forward.
+//! 1. The group is asked at most once, save after a withdrawal; later requests can only bring the kill forward.
 //! 2. The kill follows the ask within the shortest grace time that was given, unless the group ended before.
 //! 3. A timeout before the deadline changes nothing.
 //! 4. `poll_timeout` is none unless a kill is due.
+//! 5. No kill follows a withdrawal, unless somebody wants it anew.
 
 use std::time::Duration;
 
@@ -72,6 +73,18 @@ impl Stop {
                 Action::Nothing
             }
             State::Killed { .. } | State::Over => Action::Nothing,
+        }
+    }
+
+    /// Nobody wants the group to end any more; returns false if it was killed already.
+    pub(super) fn withdraw(&mut self) -> bool {
+        match self.state {
+            State::Running | State::Over => true,
+            State::Asked { .. } => {
+                self.state = State::Running;
+                true
+            }
+            State::Killed { .. } => false,
         }
     }
 
@@ -140,6 +153,18 @@ mod tests {
         assert_eq!(stop.handle_timeout(start + GRACE), Action::Kill, "invariant 2");
         assert_eq!(stop.handle_timeout(start + GRACE), Action::Nothing);
         assert_eq!(stop.poll_timeout(), None, "invariant 4");
+    }
+
+    #[test]
+    fn no_kill_follows_a_withdrawal() {
+        let start = Instant::now();
+        let mut stop = Stop::default();
+        assert_eq!(stop.request(start, GRACE), Action::Ask);
+        assert!(stop.withdraw());
+        assert_eq!((stop.poll_timeout(), stop.handle_timeout(start + GRACE)), (None, Action::Nothing), "invariant 5");
+        assert_eq!(stop.request(start + GRACE, GRACE), Action::Ask);
+        assert_eq!(stop.handle_timeout(start + GRACE * 2), Action::Kill);
+        assert!(!stop.withdraw(), "it is too late");
     }
 
     #[test]

@@ -96,7 +96,11 @@ async fn closing_does_not_wait_for_a_process_that_is_detached_meanwhile() {
     let close = async { tokio::join!(local.close(), detach) };
     tokio::time::timeout(PATIENCE, close).await.expect("nothing is left to wait for");
     assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
+    let live = local.registry.live();
+    assert_eq!(live[0].control().stop.poll_timeout(), None, "it is not killed after the grace");
     spawned.control.terminate(Terminate::kill()).await.unwrap();
+    let late = spawned.control.detach().await;
+    assert!(matches!(late, Err(crate::error::SignalError::Ending)), "{late:?}");
     collect(spawned.events).await;
 }
 

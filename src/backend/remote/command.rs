@@ -26,8 +26,8 @@ pub(super) enum Command {
     Abandon(RouteKey),
     /// Kills the process, with nobody waiting for the answer.
     Kill(RouteKey),
-    /// The process outlives the environment.
-    Detach(RouteKey),
+    /// The process outlives the environment; says whether it still can.
+    Detach(RouteKey, oneshot::Sender<bool>),
     /// The last handle of the process is gone.
     Release(RouteKey),
     /// Ends the processes and the connection.

@@ -217,7 +217,8 @@ impl Driver {
             }
             Command::Abandon(route) => self.session.abandon(now, route),
             Command::Kill(route) => self.session.kill(route),
-            Command::Detach(route) => self.session.detach(route),
+            // Whoever asked may be gone.
+            Command::Detach(route, answer) => drop(answer.send(self.session.detach(route))),
             Command::Release(route) => self.session.release(now, route),
             Command::Close => self.session.close(now),
             Command::AbandonAll => self.session.abandon_all(now),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::command::{Command, Link};
 use super::failure::mismatch;
@@ -66,10 +67,14 @@ impl ProcessControl for RemoteProcess {
     }
 
     async fn detach(&self) -> Result<(), SignalError> {
-        if self.link.send(Command::Detach(self.route)) {
-            Ok(())
-        } else {
-            Err(self.link.disconnected(Sent::NotSent).into())
+        let (answer, answered) = oneshot::channel();
+        if !self.link.send(Command::Detach(self.route, answer)) {
+            return Err(self.link.disconnected(Sent::NotSent).into());
+        }
+        match answered.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SignalError::Ending),
+            Err(_) => Err(self.link.disconnected(Sent::NotSent).into()),
         }
     }
 }

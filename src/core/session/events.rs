@@ -6,7 +6,7 @@ use super::answer::is_unknown_process;
 use super::inbox::{ExitFact, Inbox};
 use super::op::{Answer, Consumption, Failure, RouteKey};
 use super::route::{Route, Start};
-use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent};
+use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent, State};
 use crate::error::{PeerMisbehaved, RpcError, WaitError};
 use crate::event::{Closed, Event, Output, OutputStream};
 use crate::request::ProcessId;
@@ -72,11 +72,22 @@ impl Session {
         self.update(now, key);
     }
 
-    /// The process outlives the environment.
-    pub(crate) fn detach(&mut self, key: RouteKey) {
-        if let Some(route) = self.routes.get_mut(&key) {
-            route.detached = true;
+    /// The process outlives the environment; false if it is too late for that.
+    pub(crate) fn detach(&mut self, key: RouteKey) -> bool {
+        let Some(route) = self.routes.get_mut(&key) else { return !self.is_ended() };
+        if matches!(self.state, State::Closing { .. }) && route.stopping {
+            // The stop that the close wants is taken back, if it has not left.
+            let before = self.cleanups.len();
+            let wanted =
+                |cleanup: &Cleanup| matches!(cleanup, Cleanup::Stop { route, token: None, .. } if *route == key);
+            self.cleanups.retain(|cleanup| !wanted(cleanup));
+            if self.cleanups.len() == before {
+                return false;
+            }
+            (route.stopping, route.closing) = (false, false);
         }
+        route.detached = true;
+        true
     }
 
     /// Kills the process; nobody waits for the answer.

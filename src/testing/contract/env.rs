@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::context::Context;
 use crate::env_policy::ShellEnvPolicy;
-use crate::request::{ExecRequest, Metadata};
+use crate::request::{ExecRequest, Metadata, ThreadId};
 
 cases! {"env":
     an_exact_environment_is_exact,
@@ -52,7 +52,7 @@ async fn reserved_names_never_reach_a_child(cx: Context) {
 }
 
 async fn metadata_reaches_the_child(cx: Context) {
-    let metadata = Metadata::new(Some(uuid::Uuid::from_u128(7)), Some("call_1".into()));
+    let metadata = Metadata::new(Some(ThreadId::from_u128(7)), Some("call_1".into()));
     let found = variables(&cx, cx.child(&["env"]).env_clear().metadata(metadata)).await;
     let thread = "00000000-0000-0000-0000-000000000007";
     assert_eq!(found, expected([("CODEX_THREAD_ID", thread), ("CODEX_TOOL_CALL_ID", "call_1")]));

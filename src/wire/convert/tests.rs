@@ -121,7 +121,7 @@ fn sizes_totals_and_metadata_survive_the_wire() {
     let closed = Closed { seq: 1, totals: Some(totals), cut: true };
     assert_eq!(ClosedExtension::of(&closed), Some(ClosedExtension { total_bytes: totals.into(), cut: true }));
     assert_eq!(ClosedExtension::of(&Closed { totals: None, ..closed }), None);
-    let metadata = Metadata::new(Some(uuid::Uuid::from_u128(7)), Some(String::new()));
+    let metadata = Metadata::new(Some(crate::request::ThreadId::from_u128(7)), Some(String::new()));
     let json = serde_json::to_string(&process::Metadata::from(metadata.clone())).unwrap();
     assert_eq!(json, r#"{"threadId":"00000000-0000-0000-0000-000000000007","toolCallId":""}"#);
     assert_eq!(Metadata::from(serde_json::from_str::<process::Metadata>(&json).unwrap()), metadata);

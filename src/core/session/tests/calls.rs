@@ -125,6 +125,22 @@ fn a_start_that_nobody_waits_for_is_taken_back_or_ended() {
 }
 
 #[test]
+fn a_process_is_detached_while_its_place_closes_if_its_stop_has_not_left() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.started(2);
+    harness.session.close(harness.now);
+    assert!(harness.session.detach(RouteKey(2)), "nothing was sent yet");
+    let stop = harness.sent_one();
+    assert_eq!(stop["params"]["processId"], "p1");
+    assert!(!harness.session.detach(RouteKey(1)), "it is on its way");
+    harness.receive(&json!({"id": stop["id"], "result": {"running": true}}));
+    harness.exited(1, 1, 143);
+    harness.closed(1, 2);
+    assert!(harness.end.is_some(), "it waits for nobody else");
+}
+
+#[test]
 fn closing_ends_what_is_not_detached_and_waits_for_the_answers() {
     let mut harness = Harness::open(&[]);
     for route in 1..=3 {

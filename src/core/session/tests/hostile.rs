@@ -93,6 +93,29 @@ fn a_process_whose_events_make_no_sense_is_ended_and_the_others_go_on() {
 }
 
 #[test]
+fn what_still_comes_of_a_failed_process_is_acknowledged_up_to_its_close() {
+    let mut harness = Harness::open(ALL);
+    harness.started(1);
+    harness.output(1, 1, 10);
+    harness.exited(1, 2, 0);
+    harness.exited(1, 3, 0);
+    assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Peer(PeerMisbehaved::Protocol(_)))]));
+    assert_eq!(harness.sent_one()["method"], "process/terminate");
+    let before = harness.events.len();
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.session.release(harness.now, RouteKey(1));
+    // Or else the process would wait for room, and be kept by the peer for as long as the session lives.
+    harness.output(1, 3, 10);
+    harness.wait(ACK_DELAY);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 3]]));
+    harness.closed(1, 4);
+    assert!(harness.session.routes.is_empty());
+    harness.wait(ACK_DELAY);
+    assert_eq!(harness.sent_one()["params"]["acks"], json!([["p1", 4]]));
+    assert_eq!((harness.events.len(), harness.failures.len()), (before, 1), "its reader hears no more");
+}
+
+#[test]
 fn a_flood_towards_a_reader_that_does_not_read_stays_bounded() {
     let mut harness = Harness::open(&[]);
     harness.started(1);
