@@ -280,7 +280,7 @@ mod tests {
         let mut ours = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut other = Command::new("true").spawn().unwrap();
         // As after the host has reaped ours, and the number was given to the other one.
-        let mut child = Child::new(signed(other.id()), Some(pidfd(ours.id())));
+        let mut child = Child::new(signed(other.id()), Some(pidfd(ours.id())), None);
         let ended = wait((libc::P_PID, other.id()), libc::WEXITED | libc::WNOWAIT).unwrap();
         assert!(ended.is_some_and(|status| status.success()), "the other one has ended");
         assert_eq!(child.exit_status().unwrap(), None, "ours runs");
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_number_that_the_host_has_given_back_is_not_signalled() {
         let mut process = Command::new("true").spawn().unwrap();
-        let child = Child::new(signed(process.id()), None);
+        let child = Child::new(signed(process.id()), None, None);
         process.wait().unwrap();
         assert_eq!(child.send(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
         assert!(child.reaped.get(), "so that a later owner of the number is safe");
