@@ -1,50 +1,115 @@
-//! The files of this machine against plain `std::fs` in the same run: what the pool, the checks and the safety cost.
+//! Files in every place against plain `std::fs` in the same run: what the pool, the checks, the safety and the wire cost.
 //!
-//! `cargo bench --bench files`. Both sides alternate, so that a busy machine slows both; the ratio is what counts.
+//! - *read*, *block*: 4 KiB from the call to the bytes, median.
+//! - *whole*: 16 MiB written and read in one call, median.
+//! - *blocks*: 256 MiB through a stream, written and read.
+//! - *echo*: 64 bytes to `cat` and back, alone and while 256 MiB are being read on the same connection, median and the
+//!   slowest of a hundred.
+//!
+//! `cargo bench --bench files`; with `--test` each row runs briefly, to see that it works. Both sides alternate, so that a
+//! busy machine slows both; the ratio is what counts. A server has a thread of its own.
 #![allow(missing_docs, reason = "a program")]
 
 use std::fs;
+use std::future::Future;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm::fs::{
-    FileReader, FileSystem, FileWriter, LocalFileSystem, LocalFileSystemConfig, OpenMode, ReadOptions, WriteOptions,
-};
+use longarm::config::ClientConfig;
+use longarm::fs::{FileReader, FileSystem, FileWriter, OpenMode, ReadOptions, WriteOptions};
+use longarm::server::Server;
+use longarm::transport::memory;
+use longarm::{Environment, Event, ExecRequest, Local, LocalConfig, Process, Stdin};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Runtime};
 
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--test");
-    let scale = if quick { 1 } else { 20 };
+    let size = if quick {
+        Size { small: 100, whole: 1, blocks: 1, bytes: 16 << 20, echoes: 100 }
+    } else {
+        Size { small: 2_000, whole: 20, blocks: 5, bytes: 256 << 20, echoes: 3_000 }
+    };
     let dir = tempfile::tempdir().expect("a directory");
-    for (name, runtime) in [
-        ("one thread", tokio::runtime::Builder::new_current_thread().enable_all().build()),
-        ("two threads", tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()),
-    ] {
-        println!("{name}:");
-        let path = dir.path().to_path_buf();
-        let run = async move {
-            let files = LocalFileSystem::new(LocalFileSystemConfig::from_host());
-            small(&files, &path, 100 * scale).await;
-            whole(&files, &path, scale).await;
-            blocks(&files, &path, if quick { 16 << 20 } else { 256 << 20 }, scale.min(5)).await;
-        };
-        // On a worker, as the work of a server would be.
-        let runtime = runtime.expect("a runtime");
-        runtime.block_on(async { tokio::spawn(run).await }).expect("no panic");
-    }
+    let one_thread = || Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let two_threads = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    measure("local, one thread", &one_thread(), std::future::ready(Environment::local()), dir.path(), &size);
+    measure("local, two threads", &two_threads, std::future::ready(Environment::local()), dir.path(), &size);
+    measure("memory", &one_thread(), over_memory(), dir.path(), &size);
+    #[cfg(feature = "websocket")]
+    measure("websocket", &one_thread(), over_websocket(), dir.path(), &size);
+}
+
+struct Size {
+    small: usize,
+    whole: usize,
+    blocks: usize,
+    bytes: usize,
+    echoes: usize,
+}
+
+fn measure(name: &str, runtime: &Runtime, place: impl Future<Output = Environment>, dir: &Path, size: &Size) {
+    println!("{name}:");
+    runtime.block_on(async {
+        let place = place.await;
+        let files = place.fs();
+        small(&*files, dir, size.small).await;
+        whole(&*files, dir, size.whole).await;
+        blocks(&*files, dir, size.bytes, size.blocks).await;
+        echo(&place, dir, size).await;
+        place.close().await;
+    });
+}
+
+/// Runs a server on a thread of its own, for as long as its work takes.
+fn serve<F: Future<Output = ()>>(work: impl FnOnce(Server) -> F + Send + 'static) {
+    std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let server = Server::new(Arc::new(Local::new(LocalConfig::from_host())));
+            work(server.clone()).await;
+            server.shutdown().await;
+        });
+    });
+}
+
+async fn over_memory() -> Environment {
+    let (near, far) = memory::pair();
+    serve(|server| async move { server.serve(Box::new(far)).await.expect("it is served") });
+    Environment::connect(near, ClientConfig::default()).await.expect("a connection")
+}
+
+#[cfg(feature = "websocket")]
+async fn over_websocket() -> Environment {
+    use longarm::server::serve_websocket;
+    use longarm::transport::websocket::{ConnectOptions, ListenOptions, Listener, connect};
+
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // It lives as long as this program.
+    serve(|server| async move {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), ListenOptions::new()).await.expect("a listener");
+        tell.send(listener.local_url()).expect("it is waited for");
+        serve_websocket(&server, listener, std::future::pending()).await.expect("it is served");
+    });
+    let transport = connect(&told.await.expect("a URL"), &ConnectOptions::new()).await.expect("a connection");
+    Environment::connect(transport, ClientConfig::default()).await.expect("a session")
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 /// The medians of both, and their ratio.
 fn report(what: &str, mut ours: Vec<Duration>, mut plain: Vec<Duration>) {
-    ours.sort_unstable();
-    plain.sort_unstable();
-    let (ours, plain) = (ours[ours.len() / 2], plain[plain.len() / 2]);
+    let (ours, plain) = (median(&mut ours), median(&mut plain));
     let ratio = ours.as_secs_f64() / plain.as_secs_f64();
     println!("  {what:<26} longarm {ours:>12.2?}   std {plain:>12.2?}   ratio {ratio:.2}");
 }
 
-async fn small(files: &LocalFileSystem, dir: &Path, times: usize) {
+async fn small(files: &dyn FileSystem, dir: &Path, times: usize) {
     let path = dir.join("small");
     fs::write(&path, [7; 4 << 10]).expect("it is written");
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
@@ -86,7 +151,7 @@ fn read_at(file: &fs::File, bytes: &mut [u8]) {
     assert_eq!(read, bytes.len());
 }
 
-async fn whole(files: &LocalFileSystem, dir: &Path, times: usize) {
+async fn whole(files: &dyn FileSystem, dir: &Path, times: usize) {
     let (our_path, plain_path) = (dir.join("ours"), dir.join("plain"));
     let content = bytes::Bytes::from(vec![7; 16 << 20]);
     let [mut ours, mut plain, mut our_reads, mut plain_reads] = [const { Vec::new() }; 4];
@@ -111,7 +176,7 @@ async fn whole(files: &LocalFileSystem, dir: &Path, times: usize) {
     report("16 MiB read whole", our_reads, plain_reads);
 }
 
-async fn blocks(files: &LocalFileSystem, dir: &Path, size: usize, times: usize) {
+async fn blocks(files: &dyn FileSystem, dir: &Path, size: usize, times: usize) {
     let (our_path, plain_path) = (dir.join("our blocks"), dir.join("plain blocks"));
     let piece = vec![7; 256 << 10];
     let [mut ours, mut plain, mut our_reads, mut plain_reads] = [const { Vec::new() }; 4];
@@ -156,4 +221,55 @@ async fn blocks(files: &LocalFileSystem, dir: &Path, size: usize, times: usize) 
     }
     report(&format!("{} MiB written in blocks", size >> 20), ours, plain);
     report(&format!("{} MiB read in blocks", size >> 20), our_reads, plain_reads);
+}
+
+/// The time of an echo alone, and while a file is read on the same connection.
+async fn echo(place: &Environment, dir: &Path, size: &Size) {
+    let mut cat = place.spawn(ExecRequest::new(["cat"]).stdin(Stdin::Piped)).await.expect("it starts");
+    let mut alone = Vec::new();
+    for _ in 0..size.echoes {
+        alone.push(one_echo(&mut cat).await);
+    }
+    let path = dir.join("our blocks");
+    let mut loaded = Vec::new();
+    let transfer = async {
+        let file = place.fs().open(path.as_path().into(), OpenMode::Read).await.expect("it opens");
+        let mut reader = FileReader::new(file, 0);
+        let copied = tokio::io::copy(&mut reader, &mut tokio::io::sink()).await.expect("it is read");
+        assert_eq!(copied, size.bytes as u64);
+    };
+    let begun = Instant::now();
+    let echoes = async {
+        loop {
+            loaded.push(one_echo(&mut cat).await);
+        }
+    };
+    tokio::select! {
+        () = transfer => {}
+        () = echoes => {}
+    }
+    let transferred = begun.elapsed();
+    let slow = |times: &[Duration]| times[times.len() - 1 - times.len() / 100];
+    let (idle, busy) = (median(&mut alone), median(&mut loaded));
+    let ratio = busy.as_secs_f64() / idle.as_secs_f64();
+    println!("  {:<26} median  {idle:>12.2?}   1 in 100 {:>8.2?}", "echo", slow(&alone));
+    println!(
+        "  {:<26} median  {busy:>12.2?}   1 in 100 {:>8.2?}   ratio {ratio:.2}, over {transferred:.2?}",
+        "echo during a transfer",
+        slow(&loaded),
+    );
+    cat.kill().await.expect("it ends");
+}
+
+async fn one_echo(cat: &mut Process) -> Duration {
+    const LINE: [u8; 64] = [b'x'; 64];
+    let begun = Instant::now();
+    cat.write(&LINE[..]).await.expect("it is written");
+    let mut left = LINE.len();
+    while left > 0 {
+        if let Some(Event::Output(output)) = cat.next_event().await.expect("it is heard") {
+            left -= output.bytes.len();
+        }
+    }
+    begun.elapsed()
 }

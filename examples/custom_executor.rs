@@ -10,6 +10,7 @@ use bytes::Bytes;
 use longarm::backend::{ExecBackend, InputQueue, ProcessControl, Spawned, Terminate, channel};
 use longarm::env_policy::ReservedNames;
 use longarm::error::{CallError, InvalidRequest, OsError, SignalError, SpawnError, Unsupported, WriteError};
+use longarm::fs::{FileSystem, LocalFileSystem, LocalFileSystemConfig};
 use longarm::info::{EnvironmentInfo, Shell};
 use longarm::request::ProcessId;
 use longarm::{CollectLimits, Environment, ExecRequest, ExitStatus, OutputStream, Signal, Stdin};
@@ -55,6 +56,12 @@ impl ExecBackend for Commands {
         let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
         Ok(Spawned { process_id, control, events, sandbox_type: None })
     }
+
+    /// Its files are those of this machine.
+    fn fs(&self) -> Option<Arc<dyn FileSystem>> {
+        Some(Arc::new(LocalFileSystem::new(LocalFileSystemConfig::from_host())))
+    }
+
     async fn info(&self) -> Result<EnvironmentInfo, CallError> {
         Ok(EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() }))
     }

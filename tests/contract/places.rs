@@ -111,7 +111,6 @@ fn custom_executor() -> Suite {
         Need::Detach,
         // It passes on descriptors that this program itself has inherited.
         Need::CleanChildren,
-        Need::Files,
     ];
     lacks.into_iter().fold(suite, Suite::without)
 }

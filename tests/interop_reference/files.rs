@@ -108,3 +108,16 @@ async fn watchers_share_its_one_watch() {
     in_time(second).await.unwrap();
     assert!(in_time(fs.watch_missing(vec![one.into()], None)).await.unwrap().is_none(), "it is there");
 }
+
+#[tokio::test]
+async fn a_hundred_thousand_entries_are_listed() {
+    let Some(reference) = Reference::start() else { return };
+    let (fs, dir) = (files(&reference).await, tempfile::tempdir().unwrap());
+    for index in 0..100_000 {
+        std::fs::File::create(dir.path().join(format!("entry-{index}"))).unwrap();
+    }
+    let entries = in_time(fs.read_directory(dir.path().into())).await.unwrap();
+    assert_eq!(entries.len(), 100_000);
+    let walk = in_time(fs.walk(dir.path().into(), WalkOptions::new())).await.unwrap();
+    assert_eq!((walk.entries.len(), walk.truncated), (50_000, true));
+}

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use longarm::config::ClientConfig;
 use longarm::fs::{
-    CopyOptions, CreateDirectoryOptions, FileSystem, FsError, InvalidFsRequest, OpenMode, ReadOptions, RemoveOptions,
-    Symlinks, WalkKind, WalkOptions, WriteOptions,
+    CopyOptions, CreateDirectoryOptions, FileReader, FileSystem, FileWriter, FsError, InvalidFsRequest, OpenMode,
+    ReadOptions, RemoveOptions, Symlinks, WalkKind, WalkOptions, WriteOptions,
 };
 use longarm::server::Server;
 use longarm::transport::memory;
@@ -233,19 +233,6 @@ async fn directories_are_made_listed_walked_copied_and_removed() {
 }
 
 #[tokio::test]
-async fn a_directory_of_a_hundred_thousand_entries_is_listed() {
-    let place = Place::new().await;
-    let dir = place.path("many");
-    std::fs::create_dir(&dir).unwrap();
-    for index in 0..100_000 {
-        std::fs::File::create(dir.join(format!("entry-{index}"))).unwrap();
-    }
-    let entries = in_time(place.fs.read_directory(dir.into())).await.unwrap();
-    assert_eq!(entries.len(), 100_000);
-    assert!(entries.iter().all(|entry| entry.is_file));
-}
-
-#[tokio::test]
 async fn watchers_share_the_connections_one_watch() {
     let place = Place::new().await;
     let (one, other) = (place.path("one"), place.path("other"));
@@ -288,4 +275,71 @@ async fn errors_are_those_of_the_place_itself() {
     let error = in_time(place.fs.canonicalize(foreign.into())).await.unwrap_err();
     assert!(matches!(error, FsError::InvalidRequest(InvalidFsRequest::ForeignPath { .. })), "{error:?}");
     assert!(Path::new(&file).exists());
+}
+
+#[tokio::test]
+async fn a_lost_connection_fails_streams_with_what_is_on_its_way_at_once() {
+    use futures_util::StreamExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
+    let place = Place::new().await;
+    let large = place.path("large");
+    std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    let from = in_time(place.fs.open(large.into(), OpenMode::Read)).await.unwrap();
+    let to = in_time(place.fs.open(place.path("to").into(), OpenMode::Replace)).await.unwrap();
+    let mut reader = FileReader::new(from, 0);
+    let mut writer = FileWriter::new(to, 0);
+    in_time(reader.next()).await.unwrap().unwrap();
+    in_time(writer.write_all(&[7; 1 << 20])).await.unwrap();
+    place.server.shutdown().await;
+    let lost = in_time(async {
+        loop {
+            if let Err(error) = reader.next().await.expect("it has no end") {
+                break error;
+            }
+        }
+    });
+    assert!(matches!(lost.await, FsError::Disconnected(_)));
+    assert!(in_time(reader.next()).await.is_none(), "nothing follows an error");
+    let lost = in_time(async {
+        loop {
+            if let Err(error) = writer.write_all(&[7; 1 << 20]).await {
+                break error;
+            }
+        }
+    });
+    let lost = lost.await.downcast::<FsError>().expect("the error is inside");
+    assert!(matches!(lost, FsError::Disconnected(_)), "{lost:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn open_files_end_with_their_connection_and_not_with_the_session() {
+    let place = Place::new().await;
+    let path = place.file("file", "x");
+    let holders = || {
+        let links =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| *link == path).count()
+    };
+    let mut files = Vec::new();
+    for _ in 0..20 {
+        files.push(in_time(place.fs.open(path.clone().into(), OpenMode::Read)).await.unwrap());
+    }
+    assert_eq!(holders(), 20);
+    let session = in_time(place.remote.leave()).await.expect("a session");
+    in_time(async {
+        while holders() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let (near, far) = memory::pair();
+    let serving = place.server.clone();
+    tokio::spawn(async move { serving.serve(Box::new(far)).await });
+    let again = in_time(Remote::resume(Box::new(near), ClientConfig::default(), session)).await.unwrap();
+    let file = in_time(again.fs().unwrap().open(path.clone().into(), OpenMode::Read)).await.unwrap();
+    assert_eq!(in_time(file.read_block(0, 1)).await.unwrap().bytes, "x");
+    let gone = in_time(files[0].read_block(0, 1)).await.unwrap_err();
+    assert!(matches!(gone, FsError::Disconnected(_)), "{gone:?}");
 }

@@ -20,9 +20,9 @@ fn flight() -> Vec<u8> {
     messages.iter().map(|message| format!("{message}\n")).collect::<String>().into_bytes()
 }
 
-/// Sends the first `sent` bytes over a byte stream with the framing of stdio, takes the answer to `initialize` and then
+/// Sends the first `sent` bytes of a flight over a byte stream with the framing of stdio, takes the answer to `initialize` and then
 /// `taken` bytes more, and cuts the link. Returns the session.
-async fn first_connection(server: &Server, sent: usize, taken: usize) -> String {
+async fn first_connection(server: &Server, flight: &[u8], sent: usize, taken: usize) -> String {
     let (client, service) = tokio::io::duplex(64 << 10);
     let (reader, writer) = tokio::io::split(service);
     let serving = tokio::spawn({
@@ -30,7 +30,7 @@ async fn first_connection(server: &Server, sent: usize, taken: usize) -> String 
         async move { server.serve(Box::new(stdio::from_io(reader, writer, MessageLimits::default()))).await }
     });
     let (mut reader, mut writer) = tokio::io::split(client);
-    writer.write_all(&flight()[..sent]).await.unwrap();
+    writer.write_all(&flight[..sent]).await.unwrap();
     let mut greeting = Vec::new();
     while !greeting.ends_with(b"\n") {
         greeting.push(reader.read_u8().await.unwrap());
@@ -82,7 +82,7 @@ async fn a_write_is_applied_once_wherever_the_request_is_cut() {
     let flight = flight();
     let handshake = flight.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     for sent in handshake..=flight.len() {
-        let session = first_connection(&server, sent, 0).await;
+        let session = first_connection(&server, &flight, sent, 0).await;
         come_back(&server, &session).await;
     }
     server.shutdown().await;
@@ -98,8 +98,33 @@ async fn a_write_is_applied_once_wherever_the_answer_is_cut() {
     ];
     let whole: usize = answers.iter().map(|answer| answer.to_string().len() + 1).sum();
     for taken in 0..=whole {
-        let session = first_connection(&server, flight().len(), taken).await;
+        let session = first_connection(&server, &flight(), flight().len(), taken).await;
         come_back(&server, &session).await;
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_whole_file_write_that_is_cut_leaves_the_old_content_or_the_new() {
+    let server = server();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let messages = [
+        json!({"id": 1, "method": "initialize", "params": {"clientName": "cut"}}),
+        json!({"method": "initialized"}),
+        json!({"id": 2, "method": "fs/writeFile", "params": {
+            "path": longarm::PathUri::from_host_native_path(&path).unwrap().as_str(),
+            "dataBase64": "bmV3IGNvbnRlbnQ=",
+        }}),
+    ];
+    let flight = messages.iter().map(|message| format!("{message}\n")).collect::<String>().into_bytes();
+    let handshake = flight.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for sent in handshake..=flight.len() {
+        std::fs::write(&path, "old").unwrap();
+        first_connection(&server, &flight, sent, 0).await;
+        let found = std::fs::read(&path).unwrap();
+        // A request that came across whole may be carried out after the cut.
+        assert!(found == b"old" || sent == flight.len() && found == b"new content", "{sent}: {found:?}");
     }
     server.shutdown().await;
 }

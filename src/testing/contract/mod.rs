@@ -40,6 +40,7 @@ mod env;
 mod errors;
 mod exit;
 mod files;
+mod files_at_work;
 mod large_output;
 mod late_output;
 mod limits;
@@ -143,6 +144,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         errors::CASES,
         exit::CASES,
         files::CASES,
+        files_at_work::CASES,
         large_output::CASES,
         late_output::CASES,
         limits::CASES,
