@@ -138,7 +138,7 @@ fn reference() -> Option<Suite> {
         Need::PreciseErrors,
         Need::CleanChildren,
         Need::FileExtensions,
-        // It empties a file that is copied onto itself.
+        // It empties a file that is copied onto itself, and waits for the reader of a FIFO.
         Need::SafeFiles,
     ];
     Some(lacks.into_iter().fold(suite, Suite::without))

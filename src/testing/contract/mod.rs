@@ -97,7 +97,7 @@ pub enum Need {
     Files,
     /// Files that are updated, and private directories.
     FileExtensions,
-    /// Whole-file writes and copies that leave the former content when they fail.
+    /// Whole-file writes and copies that leave the former content when they fail, and never wait for a reader.
     SafeFiles,
     /// Watches for missing paths.
     FileWatches,
