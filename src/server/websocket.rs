@@ -17,7 +17,7 @@ use crate::transport::websocket::Listener;
 ///
 /// # Errors
 ///
-/// The system's, if the listening socket fails; then the server is shut down too.
+/// The system's, if the listening socket is unusable; then the server is shut down too.
 ///
 /// # Cancel safety
 ///
@@ -29,10 +29,12 @@ pub async fn serve_websocket(
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
     let mut connections = JoinSet::new();
+    let most = server.config().max_connections.saturating_add(MAX_CLOSING);
     let result = loop {
         tokio::select! {
             () = &mut shutdown => break Ok(()),
-            accepted = listener.accept() => match accepted {
+            // Those that are one too many are told so, which takes a moment each; meanwhile no more are taken in.
+            accepted = listener.accept(), if connections.len() < most => match accepted {
                 Ok(transport) => {
                     let server = server.clone();
                     // Why a connection ended concerns its client, who was told by the close frame.
@@ -48,3 +50,6 @@ pub async fn serve_websocket(
     while connections.join_next().await.is_some() {}
     result
 }
+
+/// Connections beyond the limit that are being closed.
+const MAX_CLOSING: usize = 64;

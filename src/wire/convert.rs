@@ -91,7 +91,7 @@ impl ReadExtension {
 }
 
 fn exit_status(exit_code: i32, signal: Option<Signal>, timed_out: bool, limit: Option<Limit>) -> ExitStatus {
-    let limit = limit.or(timed_out.then_some(Limit::Time));
+    let limit = limit.or_else(|| timed_out.then_some(Limit::Time));
     signal.map_or_else(|| ExitStatus::from_wire(exit_code), ExitStatus::signaled).with_limit(limit.map(Into::into))
 }
 

@@ -199,6 +199,37 @@ async fn a_resumed_session_is_followed_from_where_it_was_left() {
     assert!(matches!(missing, Err(WaitError::UnknownProcess(_))), "{missing:?}");
 }
 
+/// Nothing of the process counts as read, so that all of it is still there for who attaches next.
+#[tokio::test]
+async fn attaching_whose_future_is_dropped_takes_nothing_from_the_process() {
+    let (remote, mut peer) = Peer::open(ALL).await;
+    let chunk = |seq: u64| json!({"seq": seq, "stream": "stdout", "chunk": "eA=="});
+    let result = json!({
+        "chunks": [chunk(1), chunk(2)], "nextSeq": 5, "exited": true, "exitCode": 0, "closed": true, "failure": null,
+        "sandboxDenied": false, "longarm": {"totalBytes": {"stdout": 2}, "offset": 0, "exitSeq": 3},
+    });
+    let mut attach = Box::pin(remote.attach(ProcessId::new("p"), 0));
+    let read = tokio::select! {
+        biased;
+        _ = &mut attach => panic!("not answered yet"),
+        read = peer.expect("process/read") => read,
+    };
+    drop(attach);
+    let mut running = result.clone();
+    running["nextSeq"] = json!(3);
+    running["closed"] = json!(false);
+    running["exited"] = json!(false);
+    peer.answer(&read, running).await;
+    let (spawned, ()) = tokio::join!(remote.attach(ProcessId::new("p"), 0), async {
+        let read = peer.expect("process/read").await;
+        peer.answer(&read, result).await;
+    });
+    let mut spawned = spawned.expect("attached");
+    let seqs: Vec<_> = events(&mut spawned).await.iter().map(|event| event.as_ref().expect("no error").seq()).collect();
+    assert_eq!(seqs, [1, 2, 3, 4]);
+    assert_eq!(peer.expect("longarm/process/ack").await["params"]["acks"], json!([["p", 4]]));
+}
+
 #[tokio::test]
 async fn a_session_that_is_gone_or_taken_cannot_be_resumed() {
     for (code, retryable) in [(-32600, false), (-32010, true)] {

@@ -9,6 +9,8 @@ use longarm::transport::{Incoming, Outgoing, Transport, memory};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::order::Order;
+
 /// Generous: it only ends tests that hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -19,6 +21,7 @@ pub(crate) struct RawClient {
     next_id: i64,
     /// What came while something else was awaited.
     pub(crate) others: Vec<Value>,
+    order: Order,
 }
 
 impl RawClient {
@@ -32,7 +35,7 @@ impl RawClient {
 
     pub(crate) fn over(transport: Box<dyn Transport>) -> Self {
         let (outgoing, incoming) = transport.split();
-        Self { outgoing, incoming, next_id: 1, others: Vec::new() }
+        Self { outgoing, incoming, next_id: 1, others: Vec::new(), order: Order::default() }
     }
 
     /// Connects and shakes hands. Returns the id of the session too.
@@ -93,11 +96,13 @@ impl RawClient {
         id
     }
 
-    /// The next message; none at the end of the connection.
+    /// The next message, in whose place nothing else should have come; none at the end of the connection.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         let message = tokio::time::timeout(PATIENCE, self.incoming.next()).await.expect("a message in time")?;
         let message = message.expect("a good end of the connection");
-        Some(serde_json::from_slice(&message).expect("JSON"))
+        let message = serde_json::from_slice(&message).expect("JSON");
+        self.order.check(&message);
+        Some(message)
     }
 
     /// The next message for which `wanted` holds. Others are kept.

@@ -8,10 +8,12 @@ mod cuts;
 mod ends;
 mod hostile;
 mod load;
+mod order;
 mod pacing;
 mod pings;
 mod processes;
 mod sessions;
+mod sockets;
 mod transcripts;
 
 use std::sync::Arc;

@@ -553,8 +553,12 @@ impl Replay {
         self.differences.push(difference);
     }
 
-    async fn finish(self) -> Vec<Difference> {
+    async fn finish(mut self) -> Vec<Difference> {
         assert_eq!(self.recorded, self.came, "the same bytes");
+        // Nothing came that was not recorded, up to here. What goes on beyond the recording is another matter.
+        for (name, client) in &self.connections {
+            assert_eq!(client.others, [] as [Value; 0], "left over on the {name} connection");
+        }
         drop(self.connections);
         self.server.shutdown().await;
         self.differences

@@ -47,7 +47,7 @@ fn started(events: Vec<Vec<Event>>) -> Slots {
         let events: EventSource = Box::pin(stream::iter(events.into_iter().map(Ok)));
         let spawned =
             Spawned { process_id: ProcessId::new("p"), control: Arc::new(NoControl), events, sandbox_type: None };
-        slots.started(key, spawned).unwrap();
+        assert!(slots.started(key, spawned).is_ok());
     }
     slots
 }
@@ -81,7 +81,7 @@ fn the_stream_of_a_process_that_nobody_follows_any_more_is_dropped() {
     slots.starting(key, AbortHandle::new_pair().0);
     let spawned =
         Spawned { process_id: ProcessId::new("p"), control: Arc::new(NoControl), events: receiver, sandbox_type: None };
-    slots.started(key, spawned).unwrap();
+    assert!(slots.started(key, spawned).is_ok());
     slots.take_ready();
     assert!(slots.poll_event(0).is_pending());
     assert!(!sender.is_closed());

@@ -85,7 +85,7 @@ pub struct Listener {
     options: ListenOptions,
     handshakes: JoinSet<Option<WebSocketTransport>>,
     oldest: VecDeque<AbortHandle>,
-    /// After a failure for want of descriptors or memory.
+    /// After a failure that may pass.
     paused_until: Option<Instant>,
 }
 
@@ -123,7 +123,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system's, if the listening socket itself fails. A lack of descriptors or memory is waited out.
+    /// The system's, if the listening socket itself is unusable. All else is waited out: a lack of descriptors or memory,
+    /// what a firewall does not allow, and errors of the network that the system reports here.
     ///
     /// # Cancel safety
     ///
@@ -144,9 +145,11 @@ impl Listener {
                     self.paused_until = None;
                     match accepted {
                         Ok((stream, peer)) => self.start_handshake(stream, peer),
-                        Err(error) if is_of_the_connection(&error) => {}
-                        Err(error) if is_scarcity(&error) => self.paused_until = Some(Instant::now() + SCARCITY_PAUSE),
-                        Err(error) => return Err(error),
+                        Err(error) => match Refusal::of(&error) {
+                            Refusal::Connection => {}
+                            Refusal::ForNow => self.paused_until = Some(Instant::now() + PAUSE),
+                            Refusal::Socket => return Err(error),
+                        },
                     }
                 }
             }
@@ -228,30 +231,40 @@ async fn upgrade(
     }
 }
 
-/// A connection that failed before it was accepted.
-fn is_of_the_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
+/// What a failure to take a connection in is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// One connection, which failed before it was taken in: the next one may be there.
+    Connection,
+    /// Whatever may pass: a lack of descriptors or memory, a firewall, and errors of the network, which some systems report
+    /// here although the socket is good.
+    ForNow,
+    /// The listening socket itself.
+    Socket,
+}
+
+impl Refusal {
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
+            | io::ErrorKind::Interrupted => Self::Connection,
+            _ if error.raw_os_error().is_some_and(|code| OF_THE_SOCKET.contains(&code)) => Self::Socket,
+            _ => Self::ForNow,
+        }
+    }
 }
 
-/// A lack of descriptors or memory, of this process or of the system.
+/// It is no descriptor, no socket, or does not listen.
 #[cfg(unix)]
-fn is_scarcity(error: &io::Error) -> bool {
-    let scarce = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    error.raw_os_error().is_some_and(|code| scarce.contains(&code))
-}
+const OF_THE_SOCKET: [i32; 4] = [libc::EBADF, libc::ENOTSOCK, libc::EINVAL, libc::EFAULT];
 
-/// A lack of sockets or memory.
+/// `WSAENOTSOCK`, `WSAEINVAL`, `WSAEFAULT`, `WSAEOPNOTSUPP`, `WSANOTINITIALISED`.
 #[cfg(windows)]
-fn is_scarcity(error: &io::Error) -> bool {
-    const WSAEMFILE: i32 = 10024;
-    const WSAENOBUFS: i32 = 10055;
-    error.raw_os_error().is_some_and(|code| [WSAEMFILE, WSAENOBUFS].contains(&code))
-}
+const OF_THE_SOCKET: [i32; 5] = [10038, 10022, 10014, 10045, 10093];
 
-const SCARCITY_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(all(test, unix))]
+mod tests;
