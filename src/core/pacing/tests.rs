@@ -184,7 +184,7 @@ proptest! {
                 pacing.handle_marked(now);
             }
             prop_assert!((MIN_WINDOW_BYTES..=MAX_WINDOW_BYTES).contains(&pacing.window));
-            prop_assert!(pacing.marks.len() <= 2 * MARKS_IN_A_WINDOW as usize + 200);
+            prop_assert!(pacing.marks.len() as u64 <= 2 * MARKS_IN_A_WINDOW + 200);
             prop_assert!(pacing.has_room() || !pacing.marks.is_empty(), "nothing would ever make room: {pacing:?}");
             if pacing.draining {
                 prop_assert!(!pacing.marks.is_empty());
