@@ -79,7 +79,9 @@ impl Default for Keepalive {
 /// - A connection holds one message of [`messages.max_message_bytes`](MessageLimits::max_message_bytes) that is being
 ///   received and one of 64 MiB that is being sent, 4 MiB of answers that its peer does not take and one more, and
 ///   [`max_request_bytes_in_flight`](Self::max_request_bytes_in_flight) of requests without an answer, with 1 MiB more for
-///   those that wait for nothing.
+///   those that wait for nothing; and of files that are read, [`max_file_bytes_in_flight`](Self::max_file_bytes_in_flight),
+///   or if that is larger, one whole file of [`max_read_file_bytes`](Self::max_read_file_bytes). The entries of a directory
+///   that is being read are held whole, however many they are.
 /// - A server holds [`max_sessions`](Self::max_sessions) and [`max_connections`](Self::max_connections) of them.
 ///
 /// With the defaults the sums are larger than any machine: they protect from one process, one request and one connection
@@ -123,11 +125,16 @@ pub struct ServerConfig {
     pub max_request_bytes_in_flight: usize,
     /// Files that one connection may have open. 128, as the reference; one more is refused.
     pub max_file_handles: usize,
-    /// Bytes of a file that is read in one call. 512 MiB, as the reference.
+    /// Bytes of a file that is read in one call; never more than fit into an answer. 48 MiB. The reference reads 512 MiB,
+    /// which neither its own client nor this one accepts.
     pub max_read_file_bytes: u64,
     /// Bytes of files that are being read for one connection, or wait to leave. 8 MiB, which are eight blocks; further
-    /// reads wait. A whole file counts as a quarter of it until its size is known.
+    /// reads wait. A whole file that is larger is read when nothing else is on its way. What directories hold counts as 1
+    /// MiB until it is there.
     pub max_file_bytes_in_flight: usize,
+    /// Bytes in one answer about files. 64 MiB, which is what clients accept. A walk that has more to say is cut, and says
+    /// so; other calls are refused with size and limit.
+    pub max_answer_bytes: usize,
     /// Bounds on messages.
     pub messages: MessageLimits,
     /// How long a connection may take from its beginning until it has a session. 30 s.
@@ -155,8 +162,9 @@ impl Default for ServerConfig {
             max_requests_in_flight: 4_096,
             max_request_bytes_in_flight: 128 << 20,
             max_file_handles: 128,
-            max_read_file_bytes: 512 << 20,
+            max_read_file_bytes: 48 << 20,
             max_file_bytes_in_flight: 8 << 20,
+            max_answer_bytes: 64 << 20,
             messages: MessageLimits::default(),
             initialize_timeout: Duration::from_secs(30),
             keepalive: Keepalive::default(),

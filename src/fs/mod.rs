@@ -43,7 +43,9 @@ pub use self::walk::{SkipReason, Skipped, Walk, WalkEntry, WalkFailure, WalkKind
 pub use self::watch::MissingWatch;
 pub use crate::request::RequestPath;
 
+use crate::error::PeerMisbehaved;
 use crate::path_uri::PathUri;
+use crate::wire::method::{Method as _, ReadBlock};
 
 /// The files of one place. See the [module documentation](self) for the contract.
 ///
@@ -226,6 +228,18 @@ impl Block {
     /// A block.
     pub fn new(bytes: Bytes, eof: bool) -> Self {
         Self { bytes, eof }
+    }
+
+    /// The block, if it can be the answer to a request for `length` bytes. With any other, what follows it would be taken
+    /// for something else.
+    pub(crate) fn checked(self, length: usize) -> Result<Self, FsError> {
+        let came = self.bytes.len();
+        if came > length || (came < length) != self.eof {
+            let end = if self.eof { "the" } else { "no" };
+            let reason = format!("{came} bytes and {end} end of the file, where {length} bytes were asked for");
+            return Err(PeerMisbehaved::BadResult { method: ReadBlock::NAME.into(), reason }.into());
+        }
+        Ok(self)
     }
 }
 

@@ -76,7 +76,7 @@ impl FileReader {
         }
         while self.in_flight.len() < self.blocks_in_flight {
             let (handle, offset, length) = (Arc::clone(&self.handle), self.offset, self.block_bytes);
-            let block = Box::pin(async move { handle.read_block(offset, length).await });
+            let block = Box::pin(async move { handle.read_block(offset, length).await?.checked(length) });
             self.in_flight.push_back(Pending::Asked(block));
             self.offset = offset.saturating_add(length as u64);
         }

@@ -83,7 +83,8 @@ pub struct Walk {
     pub entries: Vec<WalkEntry>,
     /// What could not be read or examined.
     pub errors: Vec<WalkFailure>,
-    /// Whether there is more than the bounds on directories and entries allow. The depth has no part in it.
+    /// Whether there is more than the bounds on directories and entries allow, or than fits into one message of a
+    /// connection. The depth has no part in it.
     pub truncated: bool,
     /// What was passed over, as many as there may be entries; absent if the place does not say.
     pub skipped: Option<Vec<Skipped>>,

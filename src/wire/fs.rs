@@ -15,6 +15,14 @@ use crate::path_uri::PathUri;
 /// Bytes in one block at most, as the reference has it.
 pub const MAX_BLOCK_BYTES: u64 = 1 << 20;
 
+/// Bytes of the largest file that, as base64, fits into one message of so many bytes.
+pub(crate) const fn whole_file_bytes(message_bytes: usize) -> u64 {
+    (message_bytes.saturating_sub(AROUND_A_FILE) / 4 * 3) as u64
+}
+
+/// More than there is in a message around the bytes of a file: the longest path is 4 KiB, three times that as a URI.
+const AROUND_A_FILE: usize = 16 << 10;
+
 /// Bytes of a handle's id at most, as the reference has it.
 pub const MAX_HANDLE_ID_BYTES: usize = 32;
 

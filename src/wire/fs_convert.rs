@@ -7,6 +7,7 @@ use super::fs;
 use crate::fs::{
     DirectoryEntry, Metadata, SkipReason, Skipped, Symlinks, Walk, WalkEntry, WalkFailure, WalkKind, WalkOptions,
 };
+use crate::path_uri::{NativePath, PathConvention, PathUri};
 
 /// What a member `followSymlinks` says.
 pub(crate) fn symlinks(follow: Option<bool>) -> Symlinks {
@@ -75,11 +76,52 @@ impl fs::DirectoryEntry {
     }
 }
 
-impl From<fs::DirectoryEntry> for DirectoryEntry {
-    fn from(wire: fs::DirectoryEntry) -> Self {
-        let mut entry = Self::new(wire.file_name, wire.is_directory, wire.is_file);
-        entry.raw_name = wire.longarm.and_then(|extension| extension.encoded_name).and_then(|name| decode_name(&name));
-        entry
+impl fs::DirectoryEntry {
+    /// The entry, if its name can be one in a directory of such a place. Any other would lead out of the directory who makes
+    /// a path of it.
+    pub(crate) fn into_entry(self, convention: PathConvention) -> Result<DirectoryEntry, String> {
+        let Self { file_name, is_directory, is_file, longarm } = self;
+        let raw_name = match longarm.and_then(|extension| extension.encoded_name) {
+            Some(encoded) => match decode_name(&encoded) {
+                Some(name) if String::from_utf8_lossy(&name) == file_name => Some(name),
+                _ => return Err(format!("{encoded:?} is not an encoded form of the name {file_name:?}")),
+            },
+            None => None,
+        };
+        if !is_name(raw_name.as_deref().unwrap_or(file_name.as_bytes()), convention) {
+            return Err(format!("{file_name:?} is not the name of an entry"));
+        }
+        let mut entry = DirectoryEntry::new(file_name, is_directory, is_file);
+        entry.raw_name = raw_name;
+        Ok(entry)
+    }
+}
+
+/// Whether this can be the name of an entry of a directory.
+fn is_name(name: &[u8], convention: PathConvention) -> bool {
+    let forbidden: &[u8] = match convention {
+        PathConvention::Posix => b"/\0",
+        PathConvention::Windows => b"/\\:\0",
+    };
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| forbidden.contains(byte))
+}
+
+/// Whether `path` lies below `root` in such a place, and is no detour.
+fn is_below(root: &PathUri, path: &PathUri, convention: PathConvention) -> bool {
+    fn rest<'a, T: PartialEq>(root: &'a [T], path: &'a [T], separator: &T) -> Option<&'a [T]> {
+        let root = root.strip_suffix(std::slice::from_ref(separator)).unwrap_or(root);
+        path.strip_prefix(root)?.strip_prefix(std::slice::from_ref(separator))
+    }
+    let os = convention.an_os();
+    match (root.to_native(os), path.to_native(os)) {
+        (Ok(NativePath::Posix(root)), Ok(NativePath::Posix(path))) => rest(&root, &path, &b'/')
+            .is_some_and(|rest| rest.split(|byte| *byte == b'/').all(|name| is_name(name, convention))),
+        (Ok(NativePath::Windows(root)), Ok(NativePath::Windows(path))) => rest(&root, &path, &u16::from(b'\\'))
+            .is_some_and(|rest| {
+                let name = |name: &[u16]| is_name(String::from_utf16_lossy(name).as_bytes(), convention);
+                rest.split(|unit| *unit == u16::from(b'\\')).all(name)
+            }),
+        _ => false,
     }
 }
 
@@ -166,9 +208,16 @@ impl fs::WalkResult {
     }
 }
 
-impl From<fs::WalkResult> for Walk {
-    fn from(wire: fs::WalkResult) -> Self {
-        let mut walk = Self::default();
+impl fs::WalkResult {
+    /// The walk, if all that it found lies below where it began in such a place.
+    pub(crate) fn into_walk(self, root: &PathUri, convention: PathConvention) -> Result<Walk, String> {
+        let wire = self;
+        let skipped = wire.longarm.iter().flat_map(|extension| &extension.skipped).map(|skipped| &skipped.path);
+        let found = wire.entries.iter().map(|entry| &entry.path).chain(skipped);
+        if let Some(outside) = found.into_iter().find(|path| !is_below(root, path, convention)) {
+            return Err(format!("{outside} is not below {root}"));
+        }
+        let mut walk = Walk::default();
         let kind = |kind| match kind {
             fs::WalkKind::File => WalkKind::File,
             fs::WalkKind::Directory => WalkKind::Directory,
@@ -180,7 +229,7 @@ impl From<fs::WalkResult> for Walk {
             let known = |skipped: fs::WalkSkipped| Some(Skipped::new(skipped.path, skipped.reason.known()?));
             extension.skipped.into_iter().filter_map(known).collect()
         });
-        walk
+        Ok(walk)
     }
 }
 
@@ -229,7 +278,70 @@ mod tests {
         }
         let mut entry = DirectoryEntry::new("a\u{FFFD}", false, true);
         entry.raw_name = Some(b"a\xFF".to_vec());
-        assert_eq!(DirectoryEntry::from(fs::DirectoryEntry::of(entry.clone(), true)), entry);
+        let wire = fs::DirectoryEntry::of(entry.clone(), true);
+        assert_eq!(wire.into_entry(PathConvention::Posix), Ok(entry.clone()));
         assert_eq!(fs::DirectoryEntry::of(entry, false).longarm, None);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let entry = |name: &str, encoded: Option<&str>| fs::DirectoryEntry {
+            file_name: name.into(),
+            is_directory: false,
+            is_file: true,
+            longarm: encoded.map(|encoded| fs::EntryExtension { encoded_name: Some(encoded.into()) }),
+        };
+        use PathConvention::{Posix, Windows};
+        for bad in ["", ".", "..", "/", "/etc/x", "../../.ssh/authorized_keys", "a/", "a\0"] {
+            assert!(entry(bad, None).into_entry(Posix).is_err(), "{bad:?}");
+            assert!(entry(bad, None).into_entry(Windows).is_err(), "{bad:?}");
+        }
+        for bad in ["..\\x", "C:", "C:x", "a:stream"] {
+            assert!(entry(bad, None).into_entry(Posix).is_ok(), "{bad:?}");
+            assert!(entry(bad, None).into_entry(Windows).is_err(), "{bad:?}");
+        }
+        assert!(entry("...", None).into_entry(Windows).is_ok());
+        for (shown, encoded) in [
+            ("\u{FFFD}/x", "%FF%2Fx"),
+            ("a\u{FFFD}", "b%FF"),
+            ("a", ""),
+            ("a", "%2E%2E"),
+            ("..", "%2E%2E"),
+            ("a\u{FFFD}", "a%F"),
+        ] {
+            assert!(entry(shown, Some(encoded)).into_entry(Posix).is_err(), "{shown:?} {encoded:?}");
+        }
+        assert!(entry("a\u{FFFD}", Some("a%FF")).into_entry(Posix).is_ok());
+    }
+
+    #[test]
+    fn a_walk_that_leaves_its_root_is_refused() {
+        use PathConvention::{Posix, Windows};
+        let uri = |text: &str| PathUri::parse(text).unwrap();
+        for (root, inside, outside) in [
+            ("file:///a/b", "file:///a/b/c/d%2525", "file:///a/bc"),
+            ("file:///a/b/", "file:///a/b/C%3A", "file:///a/b/"),
+            ("file:///a/b", "file:///a/b/%FF", "file:///a/b/..%2F..%2Fetc%2Fpasswd"),
+            ("file:///", "file:///etc", "file:///a%2F%2Fb"),
+            ("file:///a", "file:///a/b", "file://server/a/b"),
+        ] {
+            assert!(is_below(&uri(root), &uri(inside), Posix), "{inside} {root}");
+            assert!(!is_below(&uri(root), &uri(outside), Posix), "{outside} {root}");
+        }
+        let drive_named = PathUri::from_native(&NativePath::Posix(b"/C:".to_vec())).unwrap();
+        assert!(is_below(&uri("file:///"), &drive_named, Posix), "what looks like a drive is a name like any other");
+        assert!(is_below(&uri("file:///C:/a"), &uri("file:///C:/a/b"), Windows));
+        assert!(!is_below(&uri("file:///C:/a"), &uri("file:///D:/a/b"), Windows));
+        let walk = |entry: &str, skipped: &str| fs::WalkResult {
+            entries: vec![fs::WalkEntry { path: uri(entry), kind: fs::WalkKind::File }],
+            longarm: Some(fs::WalkExtension {
+                skipped: vec![fs::WalkSkipped { path: uri(skipped), reason: fs::WalkSkipReason::Symlink }],
+            }),
+            ..fs::WalkResult::default()
+        };
+        let root = uri("file:///a");
+        assert!(walk("file:///a/b", "file:///a/c").into_walk(&root, Posix).is_ok());
+        assert!(walk("file:///b", "file:///a/c").into_walk(&root, Posix).is_err());
+        assert!(walk("file:///a/b", "file:///c").into_walk(&root, Posix).is_err());
     }
 }

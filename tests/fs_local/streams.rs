@@ -149,6 +149,35 @@ async fn a_failure_is_the_last_item_of_a_reader() {
     assert!(reader.next().await.is_none());
 }
 
+/// A file whose blocks are not what was asked for.
+#[derive(Debug)]
+struct Wrong(usize, bool);
+
+#[async_trait::async_trait]
+impl FileHandle for Wrong {
+    async fn read_block(&self, _offset: u64, _length: usize) -> Result<Block, FsError> {
+        Ok(Block::new(vec![0; self.0].into(), self.1))
+    }
+
+    async fn write_block(&self, _offset: u64, _data: Bytes) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), FsError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_block_of_another_length_is_not_taken_for_the_one_that_was_asked_for() {
+    for (length, eof) in [(9, false), (0, false), (10, true), (11, false), (11, true)] {
+        let mut reader = FileReader::new(Arc::new(Wrong(length, eof)) as Arc<dyn FileHandle>, 0).blocks(2, 10);
+        let item = reader.next().await;
+        assert!(matches!(item, Some(Err(FsError::Peer(_)))), "{length} {eof}: {item:?}");
+        assert!(reader.next().await.is_none());
+    }
+}
+
 #[tokio::test]
 async fn a_writer_that_failed_goes_on_failing() {
     let memory = Arc::new(Memory { fails_at: Some(20), ..Memory::default() });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use longarm::fs::{CopyOptions, FileSystem, FsError, InvalidFsRequest, RemoveOptions, RequestPath, Symlinks};
 
-use crate::roles::as_user;
+use crate::roles::{as_user, with_mounts};
 use crate::support::{Scratch, assert_not_found, content, files, inode, mode, names_path, os_code};
 
 fn remove() -> RemoveOptions {
@@ -319,4 +319,75 @@ async fn a_tree_is_not_copied_through_links_out_of_its_destination() {
     scratch.link("link", "outside");
     copy_tree(scratch.path("from"), scratch.path("link")).await.unwrap();
     assert_eq!(scratch.names("outside"), ["file", "sub"]);
+}
+
+fn mount(arguments: &[&str], at: &Path) {
+    assert!(std::process::Command::new("mount").args(arguments).arg(at).status().unwrap().success());
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn a_tree_that_contains_its_destination_under_another_name_is_not_copied_for_ever() {
+    with_mounts("trees::a_tree_that_contains_its_destination_under_another_name_is_not_copied_for_ever", || {
+        let scratch = Scratch::new();
+        scratch.directory("from/sub");
+        let to = scratch.directory("to");
+        mount(&["--bind", scratch.path("from/sub").to_str().unwrap()], &to);
+        for inside in [to.clone(), to.join("new")] {
+            let error = block_on(copy_tree(scratch.path("from"), inside)).unwrap_err();
+            assert!(matches!(error, FsError::InvalidRequest(InvalidFsRequest::CopyIntoItself { .. })), "{error:?}");
+        }
+        assert_eq!(depth(&scratch.path("from/sub")).0, 0);
+        assert!(!scratch.path("from/sub/sub/sub").exists() && !scratch.path("from/sub/new/sub/new/sub").exists());
+    });
+}
+
+#[test]
+fn a_copy_that_fails_leaves_the_old_content_and_nothing_else() {
+    with_mounts("trees::a_copy_that_fails_leaves_the_old_content_and_nothing_else", || {
+        let scratch = Scratch::new();
+        let disk = scratch.directory("disk");
+        mount(&["-t", "tmpfs", "-o", "size=256k", "none"], &disk);
+        scratch.directory("from");
+        scratch.file("from/file", vec![b'x'; 1 << 20]);
+        for name in ["alone", "linked", "tree/file"] {
+            scratch.directory("disk/tree");
+            scratch.file(Path::new("disk").join(name), "old");
+        }
+        fs::hard_link(scratch.path("disk/linked"), scratch.path("disk/other")).unwrap();
+        block_on(async {
+            for (from, to) in [("from/file", "disk/alone"), ("from/file", "disk/linked"), ("from", "disk/tree")] {
+                let error = copy_tree(scratch.path(from), scratch.path(to)).await.unwrap_err();
+                assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::StorageFull, "{to}");
+            }
+            copy(scratch.path("from/file"), scratch.path("disk/new")).await.unwrap_err();
+            copy_tree(scratch.path("from"), scratch.path("disk/grown")).await.unwrap_err();
+        });
+        for name in ["disk/alone", "disk/linked", "disk/tree/file"] {
+            assert_eq!(content(scratch.path(name)), b"old", "{name}");
+        }
+        assert_eq!(scratch.names("disk"), ["alone", "grown", "linked", "other", "tree"]);
+        assert_eq!(scratch.names("disk/tree"), ["file"]);
+        assert!(scratch.names("disk/grown").is_empty());
+    });
+}
+
+#[tokio::test]
+async fn a_copy_lends_nobodys_rights_but_those_of_who_gave_them() {
+    let scratch = Scratch::new();
+    let from = scratch.file("from", "content");
+    if std::os::unix::fs::chown(&from, Some(1001), Some(1002)).is_err() {
+        // Only root can have somebody else's file here; the bits of one's own are kept, as another test shows.
+        return;
+    }
+    fs::set_permissions(&from, PermissionsExt::from_mode(0o6755)).unwrap();
+    copy(from.as_path(), scratch.path("new")).await.unwrap();
+    assert_eq!(mode(scratch.path("new")), 0o755);
+    let same_group = scratch.file("same", "");
+    std::os::unix::fs::chown(&same_group, Some(1001), Some(1002)).unwrap();
+    copy(from.as_path(), same_group.as_path()).await.unwrap();
+    assert_eq!(mode(&same_group), 0o6755);
 }

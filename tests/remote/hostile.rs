@@ -4,7 +4,8 @@ use longarm::backend::{ExecBackend as _, Terminate};
 use longarm::config::ClientConfig;
 use longarm::error::{CallError, ConnectError, PeerMisbehaved, Sent, SignalError, SpawnError, WaitError, WriteError};
 use longarm::event::Event;
-use serde_json::json;
+use longarm::fs::{FsError, OpenMode, WalkOptions};
+use serde_json::{Value, json};
 
 use crate::peer::{Peer, events, next_event, no_task_left, request, tasks};
 
@@ -188,4 +189,49 @@ async fn a_flood_of_requests_ends_the_connection() {
     };
     let (disconnected, ()) = tokio::join!(remote.disconnected(), flood);
     assert!(disconnected.reason.contains("more requests than answers"), "{disconnected}");
+}
+
+/// What a peer with files answers to a call about them.
+async fn answered<T>(call: impl Future<Output = T>, peer: &mut Peer, method: &str, result: Value) -> T {
+    let (answer, ()) = tokio::join!(call, async {
+        let request = peer.expect(method).await;
+        peer.answer(&request, result).await;
+    });
+    answer
+}
+
+#[tokio::test]
+async fn a_block_that_cannot_be_the_one_that_was_asked_for_is_refused() {
+    for (chunk, eof) in [("aGk=", false), ("", false), ("aGVsbG8=", true), ("aGVsbG8h", false)] {
+        let (remote, mut peer) = Peer::open(&["fs"]).await;
+        let fs = remote.fs().unwrap();
+        let open = fs.open("/file".into(), OpenMode::Read);
+        let (file, ()) = tokio::join!(open, async {
+            let request = peer.expect("fs/open").await;
+            let handle = request["params"]["handleId"].clone();
+            peer.answer(&request, json!({"handleId": handle})).await;
+        });
+        let file = file.unwrap();
+        let answer = json!({"chunk": chunk, "eof": eof});
+        let error = answered(file.read_block(0, 5), &mut peer, "fs/readBlock", answer).await.unwrap_err();
+        assert!(matches!(error, FsError::Peer(PeerMisbehaved::BadResult { .. })), "{chunk} {eof}: {error:?}");
+        drop(file);
+        peer.expect("fs/close").await;
+    }
+}
+
+#[tokio::test]
+async fn names_and_paths_that_lead_elsewhere_are_refused() {
+    let (remote, mut peer) = Peer::open(&["fs"]).await;
+    let fs = remote.fs().unwrap();
+    let entry = json!({"fileName": "../../.ssh/authorized_keys", "isDirectory": false, "isFile": true});
+    let entries = json!({"entries": [entry]});
+    let list = fs.read_directory("/dir".into());
+    let error = answered(list, &mut peer, "fs/readDirectory", entries).await.unwrap_err();
+    assert!(matches!(error, FsError::Peer(PeerMisbehaved::BadResult { .. })), "{error:?}");
+    let found = json!([{"path": "file:///etc/passwd", "kind": "file"}]);
+    let result = json!({"entries": found, "errors": [], "truncated": false});
+    let walk = fs.walk("/dir".into(), WalkOptions::new());
+    let error = answered(walk, &mut peer, "fs/walk", result).await.unwrap_err();
+    assert!(matches!(error, FsError::Peer(PeerMisbehaved::BadResult { .. })), "{error:?}");
 }

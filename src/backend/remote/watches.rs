@@ -75,7 +75,11 @@ impl Watches {
         let (changed, receiver) = oneshot::channel();
         // Before it is asked for: the end of the watch may be told right behind the answer.
         self.state().watchers.push(Watcher { wanted: wanted.clone(), changed });
-        match ask(id, all).await {
+        // Whatever the answer would have been, the former watch is gone at the peer.
+        let unanswered = Unanswered { watches: self, id };
+        let answer = ask(id, all).await;
+        std::mem::forget(unanswered);
+        match answer {
             Ok(true) => return Ok(Some(receiver)),
             // Something that others wait for may be there now.
             Ok(false) if others => {}
@@ -138,6 +142,18 @@ impl Watches {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watch on the wire of which nobody will learn whether it was made: those who wait may wait for nothing.
+struct Unanswered<'a> {
+    watches: &'a Watches,
+    id: u64,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.watches.changed(self.id);
     }
 }
 

@@ -12,8 +12,12 @@
 //! - Requests that name one handle are carried out one after another, in the order in which they came. All others go on
 //!   side by side.
 //! - What is read counts towards a bound from before it is read until its answer leaves; reads above it wait, in order.
+//!   A read may exceed it alone, when nothing else is on its way. A whole file whose size is not known is read with a
+//!   small limit first, and again with a larger one if it needs that. The entries of directories are counted when they
+//!   are there.
 //! - Answers with more than a little leave in turn with the events of processes, byte for byte: after one, as much
-//!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet.
+//!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet. That is at
+//!   most as large as a message may be: see [`fit`](super::fit).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,12 +26,14 @@ use bytes::Bytes;
 use super::Peer;
 use super::action::{Action, FileJob, FileKey, FileResult, Ticket};
 use super::fault::Fault;
+use super::fit;
 use super::reply::Reply;
 use super::request::{Call, FileRequest};
 use crate::fs::{
     CopyOptions, CreateDirectoryOptions, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, ReadOptions,
     RemoveOptions, WriteOptions,
 };
+use crate::path_uri::PathUri;
 use crate::sandbox::SandboxError;
 use crate::wire::fs::{self, MAX_HANDLE_ID_BYTES, MAX_WATCHED_PATHS, MissingChangedParams, WatchMissingParams};
 use crate::wire::method::{self, Method};
@@ -68,6 +74,38 @@ struct Running {
     /// The bytes that are set aside for it.
     reserved: usize,
     handle: Option<String>,
+    /// Towards a whole file that is read: how to read it again with a larger limit.
+    whole: Option<WholeRead>,
+}
+
+#[derive(Clone, Debug)]
+struct WholeRead {
+    path: PathUri,
+    /// With the limit that the place is asked to keep now.
+    options: ReadOptions,
+    /// The limit of the call.
+    largest: u64,
+}
+
+impl WholeRead {
+    /// The same with a larger limit, if that is why it failed.
+    fn again(self, error: &FsError) -> Option<Self> {
+        let asked = self.options.max_bytes.unwrap_or(u64::MAX);
+        match error {
+            // A limit below is the place's own.
+            FsError::TooLarge { size, limit, .. } if asked < self.largest && *limit >= asked => {
+                // A file that grows, or does not know its size, gets all that there is.
+                let size = size.filter(|size| *size > asked).unwrap_or(self.largest);
+                let options = self.options.max_bytes(size);
+                (size <= self.largest).then_some(Self { options, ..self })
+            }
+            _ => None,
+        }
+    }
+
+    fn job(&self) -> FileJob {
+        FileJob::Read { path: self.path.clone(), options: self.options }
+    }
 }
 
 #[derive(Debug)]
@@ -123,12 +161,16 @@ impl Peer {
             }
             FileRequest::WatchMissing(params) => return self.watch_missing(call, params),
             FileRequest::ReadFile(params) => {
-                let largest = self.config.max_read_file_bytes;
+                let largest = self.config.max_read_file_bytes.min(fs::whole_file_bytes(self.config.max_answer_bytes));
                 let asked = params.longarm.and_then(|extension| extension.max_bytes).filter(|_| self.features().fs);
-                let options = ReadOptions::new()
-                    .symlinks(symlinks(params.follow_symlinks))
-                    .max_bytes(asked.map_or(largest, |asked| asked.min(largest)));
-                FileJob::Read { path: params.path, options }
+                let largest = asked.map_or(largest, |asked| asked.min(largest));
+                let at_first = (self.config.max_file_bytes_in_flight / 4) as u64;
+                let options =
+                    ReadOptions::new().symlinks(symlinks(params.follow_symlinks)).max_bytes(largest.min(at_first));
+                let whole = WholeRead { path: params.path, options, largest };
+                let job = whole.job();
+                self.run_job(Running { call, method, reserved: 0, handle: None, whole: Some(whole) }, job);
+                return;
             }
             FileRequest::WriteFile(params) => match params.data_base64.0 {
                 Ok(Base64(data)) => {
@@ -181,23 +223,24 @@ impl Peer {
     }
 
     fn run_file(&mut self, call: Call, method: &'static str, handle: Option<String>, job: FileJob) -> Option<Ticket> {
-        let ticket = Ticket(self.next_ticket());
-        let reserved = self.reservation(&job);
-        let files = &mut self.connection.as_mut()?.files;
-        files.running.insert(ticket, Running { call, method, reserved, handle });
-        files.waiting.push_back((ticket, job));
-        self.admit_files();
-        Some(ticket)
+        self.run_job(Running { call, method, reserved: 0, handle, whole: None }, job)
     }
 
-    /// What a job may bring. Its true size is known when it has ended.
-    fn reservation(&self, job: &FileJob) -> usize {
-        match job {
-            FileJob::ReadBlock { length, .. } => *length,
-            FileJob::Read { .. } => self.config.max_file_bytes_in_flight / 4,
-            FileJob::ReadDirectory { .. } | FileJob::Walk { .. } => MAX_BLOCK_BYTES,
-            _ => 0,
+    fn run_job(&mut self, running: Running, job: FileJob) -> Option<Ticket> {
+        let ticket = Ticket(self.next_ticket());
+        let reserved = reservation(&job);
+        let files = &mut self.connection.as_mut()?.files;
+        let again = running.reserved > 0;
+        files.held_bytes -= running.reserved;
+        files.running.insert(ticket, Running { reserved, ..running });
+        if again {
+            // It has had its turn.
+            files.waiting.push_front((ticket, job));
+        } else {
+            files.waiting.push_back((ticket, job));
         }
+        self.admit_files();
+        Some(ticket)
     }
 
     /// Begins what has room. Only what reads waits.
@@ -317,9 +360,24 @@ impl Peer {
     }
 
     /// What was asked of the place's files has ended.
-    pub(super) fn file_done(&mut self, ticket: Ticket, result: Result<FileResult, FsError>) {
+    pub(super) fn file_done(&mut self, ticket: Ticket, mut result: Result<FileResult, FsError>) {
         let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
-        let Some(Running { call, method, reserved, handle }) = files.running.remove(&ticket) else { return };
+        let Some(mut running) = files.running.remove(&ticket) else { return };
+        if let (Some(whole), Err(error)) = (running.whole.take(), &mut result) {
+            let (asked, largest) = (whole.options.max_bytes, whole.largest);
+            if let Some(again) = whole.again(error) {
+                let job = again.job();
+                self.run_job(Running { whole: Some(again), ..running }, job);
+                return;
+            }
+            // Nobody asked for the smaller limit.
+            if let FsError::TooLarge { limit, .. } = error
+                && Some(*limit) == asked
+            {
+                *limit = largest;
+            }
+        }
+        let Running { call, method, reserved, handle, .. } = running;
         if let Some(id) = &handle
             && let Some(handle) = files.handles.get_mut(id)
         {
@@ -343,6 +401,7 @@ impl Peer {
             return;
         }
         let reply = self.file_reply(result, method, handle.as_deref());
+        let reply = fit::fitting(reply, &call.id, method, self.config.max_answer_bytes);
         let bytes = reply.content_bytes();
         let bulky = bytes > SMALL_ANSWER_BYTES;
         if let Some(connection) = &mut self.connection {
@@ -436,6 +495,18 @@ impl Files {
         if watching {
             self.watch = Some(Watch { state: WatchState::Watching, ..watch });
         }
+    }
+}
+
+/// What a job may bring. That of a directory is known when it has ended.
+fn reservation(job: &FileJob) -> usize {
+    match job {
+        FileJob::ReadBlock { length, .. } => *length,
+        FileJob::Read { options, .. } => {
+            options.max_bytes.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX))
+        }
+        FileJob::ReadDirectory { .. } | FileJob::Walk { .. } => MAX_BLOCK_BYTES,
+        _ => 0,
     }
 }
 

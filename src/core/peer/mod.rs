@@ -41,6 +41,7 @@ mod action;
 mod calls;
 mod fault;
 mod files;
+mod fit;
 pub(crate) mod lobby;
 mod process;
 mod reply;

@@ -57,7 +57,12 @@ impl Reply {
             Self::File(bytes) => bytes.len(),
             Self::Block(block) => block.bytes.len(),
             Self::Path(path) => path.as_str().len(),
-            Self::Directory(list) => list.entries.iter().map(|entry| entry.file_name.len() + ENTRY).sum(),
+            Self::Directory(list) => {
+                let encoded = |entry: &fs::DirectoryEntry| {
+                    entry.longarm.as_ref().and_then(|extension| extension.encoded_name.as_ref()).map_or(0, String::len)
+                };
+                list.entries.iter().map(|entry| entry.file_name.len() + encoded(entry) + ENTRY).sum()
+            }
             Self::Walk(walk) => {
                 let entries = walk.entries.iter().map(|entry| entry.path.as_str().len() + ENTRY);
                 let errors = walk.errors.iter().map(|error| error.path.as_str().len() + error.message.len() + ENTRY);

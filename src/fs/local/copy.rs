@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::os::{self, Access, Dir, Kind, Look};
 use super::path::split;
-use super::read::failure;
+use super::read::failure_inside;
 use super::tree::Tree;
+use super::write;
 use crate::fs::{CopyOptions, FsError, InvalidFsRequest, Symlinks};
 
 pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions) -> Result<(), FsError> {
@@ -20,17 +21,8 @@ pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions) -> R
         // Opening it to write may not be allowed, and is not needed.
         Kind::File if os::id_of(destination).is_ok_and(|id| id == look.id) => Ok(()),
         Kind::File => {
-            let to_failed = |error| FsError::from_io("write to", destination, error);
             let from = dir.open_file(name, Access::Read).map_err(failed)?;
-            copy_file(
-                &from,
-                source,
-                |mode| {
-                    let to = os::open_file(destination, Access::WriteOrCreate { mode });
-                    to.map_err(to_failed)
-                },
-                destination,
-            )
+            copy_file(&from, source, destination, None)
         }
         Kind::Symlink => {
             let (to_parent, to_name) = split(destination);
@@ -44,37 +36,14 @@ pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions) -> R
     }
 }
 
-/// Copies content and permission bits to what `open` opens, given the bits for a new file.
-fn copy_file(
-    from: &File,
-    source: &Path,
-    open: impl FnOnce(u32) -> Result<File, FsError>,
-    destination: &Path,
-) -> Result<(), FsError> {
+/// Copies content and permission bits to a path, or to a name in a directory that has this path.
+fn copy_file(from: &File, source: &Path, destination: &Path, inside: Option<(&Dir, &OsStr)>) -> Result<(), FsError> {
     let (look, facts) = os::look_at_file(from).map_err(|error| FsError::from_io("examine", source, error))?;
     if look.kind != Kind::File {
         return Err(FsError::NotAFile { path: source.into() });
     }
-    let to = open(look.mode & PERMISSIONS)?;
-    let failed = |error| FsError::from_io("write to", destination, error);
-    let (to_look, _) = os::look_at_file(&to).map_err(failed)?;
-    match to_look.kind {
-        Kind::File if to_look.id == look.id => Ok(()),
-        Kind::File => {
-            os::copy_content(from, &to, facts.size, facts.stored).map_err(failed)?;
-            // After the content: a write takes the bits away that lend the owner's rights.
-            os::set_mode(&to, &look).map_err(failed)
-        }
-        Kind::Device => {
-            let (mut from, mut to) = (from, &to);
-            io::copy(&mut from, &mut to).map_err(failed).map(drop)
-        }
-        _ => Err(FsError::NotAFile { path: destination.into() }),
-    }
+    write::copy(from, look, facts, destination, inside)
 }
-
-/// The bits that a new file may have from the start; the rest follows when it has its content.
-const PERMISSIONS: u32 = 0o777;
 
 fn copy_symlink(
     from: &Dir,
@@ -154,13 +123,15 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsEr
         look => look.map_err(failed)?,
     };
     match look.kind {
+        // Another name of the destination lies in the source: what is copied would be copied again, for ever.
+        Kind::Directory if Some(look.id) == to.root_id() => Err(into_itself(from, to)),
         Kind::Directory => {
             enter_both(from, to, name, &source, &destination)?;
             Ok(true)
         }
         Kind::File => {
             let file = from_dir.open_file(name, Access::Read).map_err(failed)?;
-            copy_file(&file, &source, |mode| open_inside(to_dir, name, mode, &destination), &destination)?;
+            copy_file(&file, &source, &destination, Some((to_dir, name)))?;
             Ok(false)
         }
         Kind::Symlink => copy_symlink(from_dir, name, &source, to_dir, name, &destination).map(|()| false),
@@ -168,13 +139,8 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsEr
     }
 }
 
-/// A file within a tree is never written through a link, which could lead out of it.
-fn open_inside(dir: &Dir, name: &OsStr, mode: u32, path: &Path) -> Result<File, FsError> {
-    dir.open_file(name, Access::WriteOrCreate { mode }).map_err(|error| inside_failure(path, error))
-}
-
 fn enter_both(from: &mut Tree, to: &mut Tree, name: &OsStr, source: &Path, destination: &Path) -> Result<(), FsError> {
-    let to_dir = to.dir().map_err(|error| inside_failure(destination, error))?;
+    let to_dir = to.dir().map_err(|error| failure_inside("write to", destination, error))?;
     match to_dir.create_directory(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to_dir.look(name) {
             Ok(Look { kind: Kind::Directory, .. }) => {}
@@ -185,15 +151,15 @@ fn enter_both(from: &mut Tree, to: &mut Tree, name: &OsStr, source: &Path, desti
         },
         created => created.map_err(|error| FsError::from_io("create", destination, error))?,
     }
-    to.enter(name).map_err(|error| inside_failure(destination, error))?;
-    from.enter(name).map_err(|error| FsError::from_io("copy", source, error))
+    to.enter(name).map_err(|error| failure_inside("write to", destination, error))?;
+    from.enter(name).map_err(|error| FsError::from_io("copy", source, error))?;
+    // It may have been exchanged since it was looked at.
+    if from.id() == to.root_id() { Err(into_itself(from, to)) } else { Ok(()) }
 }
 
-fn inside_failure(path: &Path, error: io::Error) -> FsError {
-    if path.is_symlink() {
-        return FsError::SymbolicLink { path: path.into(), last: true };
-    }
-    failure("write to", path, Symlinks::Follow, error)
+fn into_itself(from: &Tree, to: &Tree) -> FsError {
+    let (source_path, destination) = (from.root_path().into(), to.root_path().into());
+    InvalidFsRequest::CopyIntoItself { source_path, destination }.into()
 }
 
 fn names(tree: &Tree) -> Result<Vec<OsString>, FsError> {

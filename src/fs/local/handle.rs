@@ -79,8 +79,26 @@ impl FileHandle for LocalHandle {
     }
 
     async fn close(&self) -> Result<(), FsError> {
-        self.slot().take();
-        Ok(())
+        let Some(file) = self.slot().take() else { return Ok(()) };
+        let path = self.path.clone();
+        // Some file systems wait now until what was written is where it belongs, and say only now that it is not.
+        let close = move || match Arc::try_unwrap(file) {
+            Ok(file) => os::close(file),
+            Err(shared) => os::flush(&shared),
+        };
+        self.pool.run(move || close().map_err(|error| FsError::from_io("write to", path, error))).await
+    }
+}
+
+impl Drop for LocalHandle {
+    fn drop(&mut self) {
+        // What was not written to closes at once.
+        if !self.readable
+            && let Some(file) = self.slot().take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn_blocking(move || drop(file));
+        }
     }
 }
 

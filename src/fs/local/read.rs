@@ -62,6 +62,14 @@ pub(super) fn failure(op: &'static str, path: &Path, symlinks: Symlinks, error: 
     FsError::from_io(op, path, error)
 }
 
+/// The same of a name within a tree, whose path is no matter of the call; there no link is followed.
+pub(super) fn failure_inside(op: &'static str, path: &Path, error: io::Error) -> FsError {
+    if error.kind() != io::ErrorKind::NotFound && path.is_symlink() {
+        return FsError::SymbolicLink { path: path.into(), last: true };
+    }
+    FsError::from_io(op, path, error)
+}
+
 /// The path down to its first component that is a link.
 fn first_link(path: &Path) -> Option<&Path> {
     let mut paths: Vec<&Path> = path.ancestors().collect();

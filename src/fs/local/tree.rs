@@ -10,6 +10,7 @@ use super::os::{Dir, FileId};
 /// A directory, and the way that led to it.
 pub(super) struct Tree {
     path: PathBuf,
+    root_path: PathBuf,
     levels: Vec<Level>,
 }
 
@@ -24,12 +25,27 @@ impl Tree {
     /// Starts at a directory that has this path.
     pub(super) fn new(path: &Path, dir: Dir) -> io::Result<Self> {
         let root = Level { name: OsString::new(), id: dir.id()?, dir: Some(dir) };
-        Ok(Self { path: path.into(), levels: vec![root] })
+        Ok(Self { path: path.into(), root_path: path.into(), levels: vec![root] })
     }
 
     /// The directory where one is.
     pub(super) fn dir(&self) -> io::Result<&Dir> {
         self.levels.last().and_then(|level| level.dir.as_ref()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// What the directory at which it started is.
+    pub(super) fn root_id(&self) -> Option<FileId> {
+        self.levels.first().map(|root| root.id)
+    }
+
+    /// The path of the directory at which it started.
+    pub(super) fn root_path(&self) -> &Path {
+        &self.root_path
+    }
+
+    /// What the directory where one is is.
+    pub(super) fn id(&self) -> Option<FileId> {
+        self.levels.last().map(|level| level.id)
     }
 
     /// The path of a name in it.

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
@@ -198,22 +198,32 @@ impl Dir {
         Ok(rustix::fs::symlinkat(target, &self.0, name)?)
     }
 
-    /// Gives a file the name of another one, whose metadata it has already.
-    pub(super) fn replace(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.0, temporary, &self.0, name)?)
+    /// Gives a file the name of another one, whose metadata it has already. False if that is not possible, and nothing has
+    /// changed.
+    #[allow(clippy::unnecessary_wraps, reason = "on other systems, half of it can happen")]
+    pub(super) fn replace(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
+        Ok(rustix::fs::renameat(&self.0, temporary, &self.0, name).is_ok())
     }
 
-    /// Gives a file a name that nothing has, if the file system can tell.
+    /// Gives a file a name that nothing has.
     pub(super) fn rename_new(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
         match system::rename_without_replacing(&self.0, temporary, name) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.replace(temporary, name),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.link_new(temporary, name),
             result => Ok(result?),
         }
     }
 
-    /// Waits until the names in it have reached the storage.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(self.open_to_read()?)?)
+    /// The same where a rename always replaces, as on NFS: a hard link never does.
+    fn link_new(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
+        rustix::fs::linkat(&self.0, temporary, &self.0, name, AtFlags::empty())?;
+        // It has its name. Of the other one, which says what it is, there is nobody to tell.
+        drop(self.remove_file(temporary));
+        Ok(())
+    }
+
+    /// The directory so that it can be waited for until the names in it have reached the storage.
+    pub(super) fn open_to_sync(&self) -> io::Result<Option<File>> {
+        Ok(Some(self.open_to_read()?.into()))
     }
 
     fn open_to_read(&self) -> io::Result<OwnedFd> {
@@ -231,8 +241,12 @@ pub(super) fn look_at_file(file: &File) -> io::Result<(Look, FileFacts)> {
         clippy::cast_sign_loss,
         reason = "the types differ between systems"
     )]
-    let facts =
-        FileFacts { size: stat.st_size as u64, links: stat.st_nlink as u64, stored: stat.st_blocks as u64 * 512 };
+    let facts = FileFacts {
+        size: stat.st_size as u64,
+        links: stat.st_nlink as u64,
+        // The number is the file system's, which may be a user's own.
+        stored: (stat.st_blocks as u64).saturating_mul(512),
+    };
     Ok((look_at(&stat), facts))
 }
 
@@ -293,6 +307,35 @@ pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
 /// Gives an open file these permission bits.
 pub(super) fn set_mode(file: &File, look: &Look) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, bits(look.mode))?)
+}
+
+/// Gives a copy the permission bits of what it was copied from. Those that lend the rights of the owner or the group stay
+/// behind where these differ: they would lend the rights of somebody who did not say so.
+pub(super) fn set_mode_of_copy(from: &File, to: &File) -> io::Result<()> {
+    let (from, to_stat) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
+    let mut mode = look_at(&from).mode;
+    if from.st_uid != to_stat.st_uid {
+        mode &= !(SET_USER_ID | SET_GROUP_ID);
+    }
+    if from.st_gid != to_stat.st_gid {
+        mode &= !SET_GROUP_ID;
+    }
+    Ok(rustix::fs::fchmod(to, bits(mode))?)
+}
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// Closes a file. Some file systems, such as those of networks, say only now that what was written found no room.
+pub(super) fn close(file: File) -> io::Result<()> {
+    let fd = file.into_raw_fd();
+    // SAFETY: the descriptor was owned by the file, which gave it up, and nothing uses it after this.
+    Ok(unsafe { rustix::io::try_close(fd) }?)
+}
+
+/// The same for a file that others have open still: each end of a descriptor waits for what was written.
+pub(super) fn flush(file: &File) -> io::Result<()> {
+    close(file.try_clone()?)
 }
 
 fn bits(mode: u32) -> Mode {

@@ -7,7 +7,9 @@ use std::os::windows::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::os::windows::io::AsRawHandle;
 use std::path::{Path, PathBuf};
 
-use windows::Win32::Foundation::{ERROR_TOO_MANY_OPEN_FILES, HANDLE, HLOCAL, LocalFree};
+use windows::Win32::Foundation::{
+    ERROR_TOO_MANY_OPEN_FILES, ERROR_UNABLE_TO_MOVE_REPLACEMENT, HANDLE, HLOCAL, LocalFree,
+};
 use windows::Win32::Security::Authorization::{ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1};
 use windows::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
 use windows::Win32::Storage::FileSystem::{
@@ -191,12 +193,27 @@ impl Dir {
         }
     }
 
-    /// Puts a file into the place of another one, whose access control lists, attributes and time of creation it gets.
-    pub(super) fn replace(&self, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
-        let [old, new] = [name, temporary].map(|name| HSTRING::from(self.0.join(name).as_os_str()));
+    /// Puts a file, which nobody has open, into the place of another one, whose access control lists, attributes and time of
+    /// creation it gets. False if that is not possible, and nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// That of the system, if the old file is gone and the new one has still its own name.
+    pub(super) fn replace(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
+        let paths = [name, temporary].map(|name| self.0.join(name));
+        let [old, new] = paths.each_ref().map(|path| HSTRING::from(path.as_os_str()));
         // SAFETY: both names are terminated strings that outlive the call; there is no backup, and the last two arguments
         // are reserved.
-        unsafe { ReplaceFileW(&old, &new, PCWSTR::null(), REPLACE_FILE_FLAGS(0), None, None) }.map_err(Into::into)
+        let replaced = unsafe { ReplaceFileW(&old, &new, PCWSTR::null(), REPLACE_FILE_FLAGS(0), None, None) };
+        match replaced {
+            Ok(()) => Ok(true),
+            // The only failure that leaves nothing under the old name.
+            Err(error) if error.code() == ERROR_UNABLE_TO_MOVE_REPLACEMENT.to_hresult() => {
+                let [old, new] = paths;
+                fs::rename(new, old).map(|()| true)
+            }
+            Err(_) => Ok(false),
+        }
     }
 
     /// Gives a file a name that nothing has.
@@ -208,8 +225,9 @@ impl Dir {
     }
 
     /// Names cannot be waited for here.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        Ok(())
+    #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "on other systems they can")]
+    pub(super) fn open_to_sync(&self) -> io::Result<Option<File>> {
+        Ok(None)
     }
 }
 
@@ -282,6 +300,25 @@ pub(super) fn set_mode(file: &File, look: &Look) -> io::Result<()> {
     file.set_permissions(permissions)
 }
 
+/// Lets a copy be written to, or not, as what it was copied from.
+pub(super) fn set_mode_of_copy(from: &File, to: &File) -> io::Result<()> {
+    let (look, _) = look_at_file(from)?;
+    set_mode(to, &look)
+}
+
+/// Closes a file. What fails then is not told here.
+#[allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "on other systems it is told")]
+pub(super) fn close(file: File) -> io::Result<()> {
+    drop(file);
+    Ok(())
+}
+
+/// The same for a file that others have open still.
+#[allow(clippy::unnecessary_wraps, reason = "on other systems it is told")]
+pub(super) fn flush(_file: &File) -> io::Result<()> {
+    Ok(())
+}
+
 /// What a path is, with links followed.
 pub(super) fn id_of(path: &Path) -> io::Result<FileId> {
     Ok(look_at_file(&open_to_look(path, 0)?)?.0.id)
@@ -298,10 +335,11 @@ pub(super) fn reserve(_file: &File, _length: u64) -> io::Result<()> {
 }
 
 /// Copies the content of one file over that of another, which becomes exactly as long.
-pub(super) fn copy_content(from: &File, to: &File, _size: u64, _stored: u64) -> io::Result<()> {
-    to.set_len(0)?;
-    let (mut from, mut to) = (from, to);
-    io::copy(&mut from, &mut to).map(drop)
+pub(super) fn copy_content(from: &File, to: &File, _facts: FileFacts, empty: bool) -> io::Result<()> {
+    let (mut source, mut target) = (from, to);
+    io::Seek::rewind(&mut source)?;
+    let copied = io::copy(&mut source, &mut target)?;
+    if empty { Ok(()) } else { to.set_len(copied) }
 }
 
 /// The owner-only fresh directory of this path.

@@ -7,93 +7,178 @@ use std::path::{Path, PathBuf};
 
 use super::os::{self, Access, Dir, FileFacts, Kind, Look, NEW_FILE_MODE};
 use super::path::{split, temporary_name};
-use super::read::{failure, open_with};
+use super::read::{failure, failure_inside, open_with};
 use crate::fs::{FsError, Symlinks, WriteOptions};
 
 /// Creates a file, or replaces its content.
 pub(super) fn write(path: &Path, data: &[u8], options: WriteOptions) -> Result<(), FsError> {
-    for _ in 0..ATTEMPTS {
-        match open_with(path, options.symlinks, Access::Write) {
-            Ok(old) => return (Writer { path, data, options }).over(&old),
-            Err(FsError::NotFound { .. }) => match (Writer { path, data, options }).new_file() {
-                Err(FsError::AlreadyExists { .. }) => {}
-                done => return done,
-            },
-            Err(error) => return Err(error),
-        }
-    }
-    Err(FsError::AlreadyExists { path: path.into() })
+    let WriteOptions { symlinks, fsync, .. } = options;
+    (Writer { path, content: Content::Bytes(data), inside: None, symlinks, fsync }).run()
+}
+
+/// Copies the content and the permission bits of a regular file to a path, whose links are followed; or to a name in a
+/// directory within a tree, where it never goes through a link, which could lead out of it.
+pub(super) fn copy(
+    from: &File,
+    look: Look,
+    facts: FileFacts,
+    path: &Path,
+    inside: Option<(&Dir, &OsStr)>,
+) -> Result<(), FsError> {
+    let content = Content::File { from, look, facts };
+    (Writer { path, content, inside, symlinks: Symlinks::Follow, fsync: false }).run()
 }
 
 /// A file that appears and vanishes whenever it is looked at is given up after so many times.
 const ATTEMPTS: usize = 8;
 
 #[derive(Clone, Copy)]
+enum Content<'a> {
+    Bytes(&'a [u8]),
+    /// That of a file, together with its permission bits.
+    File {
+        from: &'a File,
+        look: Look,
+        facts: FileFacts,
+    },
+}
+
+impl Content<'_> {
+    /// The permission bits that a new file has from the start; the rest follows when it has its content.
+    fn new_file_mode(self) -> u32 {
+        match self {
+            Self::Bytes(_) => NEW_FILE_MODE,
+            Self::File { look, .. } => look.mode & 0o777,
+        }
+    }
+
+    /// About how much storage it takes.
+    fn stored(self) -> u64 {
+        match self {
+            Self::Bytes(data) => data.len() as u64,
+            Self::File { facts, .. } => facts.size.min(facts.stored),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
 struct Writer<'a> {
     path: &'a Path,
-    data: &'a [u8],
-    options: WriteOptions,
+    content: Content<'a>,
+    inside: Option<(&'a Dir, &'a OsStr)>,
+    symlinks: Symlinks,
+    fsync: bool,
 }
 
 impl Writer<'_> {
+    fn run(self) -> Result<(), FsError> {
+        for _ in 0..ATTEMPTS {
+            match self.open_old() {
+                Ok(old) => return self.over(old),
+                Err(FsError::NotFound { .. }) => match self.new_file() {
+                    Err(FsError::AlreadyExists { .. }) => {}
+                    done => return done,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Err(FsError::AlreadyExists { path: self.path.into() })
+    }
+
+    fn open_old(self) -> Result<File, FsError> {
+        match self.inside {
+            Some((dir, name)) => dir.open_file(name, Access::Write).map_err(|error| self.failed("open", error)),
+            None => open_with(self.path, self.symlinks, Access::Write),
+        }
+    }
+
     /// Writes over a file, which is open for writing.
-    fn over(self, old: &File) -> Result<(), FsError> {
-        let (look, facts) = os::look_at_file(old).map_err(|error| self.failed("examine", error))?;
+    fn over(self, old: File) -> Result<(), FsError> {
+        let (look, facts) = os::look_at_file(&old).map_err(|error| self.failed("examine", error))?;
         match look.kind {
             Kind::File => {}
-            Kind::Device if self.options.symlinks == Symlinks::Follow => {
-                let mut device = old;
-                return device.write_all(self.data).map_err(|error| self.failed("write to", error));
+            Kind::Device if self.symlinks == Symlinks::Follow => {
+                self.pour(&old).map_err(|error| self.failed("write to", error))?;
+                return self.close(old);
             }
             _ => return Err(FsError::NotAFile { path: self.path.into() }),
         }
-        // All names of a file show the new content: it must remain the same file.
-        if facts.links == 1 && self.replace(old, &look)? {
+        if matches!(self.content, Content::File { look: from, .. } if from.id == look.id) {
             return Ok(());
+        }
+        // All names of a file show the new content: it must remain the same file.
+        if facts.links == 1 {
+            let replaced = match self.inside {
+                Some((dir, name)) => self.replace(dir, name, &old, &look)?,
+                None => match self.target() {
+                    Ok(Target { dir, name, .. }) => self.replace(&dir, &name, &old, &look)?,
+                    Err(_) => false,
+                },
+            };
+            if replaced {
+                return Ok(());
+            }
         }
         self.in_place(old, facts)
     }
 
     /// Puts a file with the new content into the place of the old one. False if that cannot be done without losing
     /// something, and nothing has changed.
-    fn replace(self, old: &File, look: &Look) -> Result<bool, FsError> {
-        let Ok((dir, name)) = self.target() else { return Ok(false) };
+    fn replace(self, dir: &Dir, name: &OsStr, old: &File, look: &Look) -> Result<bool, FsError> {
         // A file that is reached in another way than by a name in a directory, as through procfs, has no place.
-        if !dir.look(&name).is_ok_and(|found| found.id == look.id) {
+        if !dir.look(name).is_ok_and(|found| found.id == look.id) {
             return Ok(false);
         }
-        let temporary = match Temporary::create(&dir, OWNER_ONLY) {
-            Ok(temporary) => temporary,
+        let Ok(names) = self.names_to_sync(dir) else { return Ok(false) };
+        let (temporary, file) = match Temporary::create(dir, OWNER_ONLY) {
+            Ok(created) => created,
             Err(error) if is_shortage(&error) => return Err(self.failed("create a file beside", error)),
             Err(_) => return Ok(false),
         };
-        if let Err(error) = os::carry_metadata(old, &temporary.file) {
+        if let Err(error) = os::carry_metadata(old, &file) {
             return if is_shortage(&error) { Err(self.failed("carry the metadata of", error)) } else { Ok(false) };
         }
-        self.fill(&temporary.file)?;
-        // After the content: a write takes the bits away that lend the owner's rights.
-        os::set_mode(&temporary.file, look).map_err(|error| self.failed("set the mode of", error))?;
-        self.sync(&temporary.file)?;
-        if dir.replace(&temporary.name, &name).is_err() {
-            return Ok(false);
+        self.fill(&file)?;
+        if let Content::Bytes(_) = self.content {
+            // After the content: a write takes the bits away that lend the owner's rights.
+            os::set_mode(&file, look).map_err(|error| self.failed("set the mode of", error))?;
         }
-        temporary.keep();
-        self.sync_directory(&dir)?;
+        self.sync(&file)?;
+        self.close(file)?;
+        match dir.replace(&temporary.name, name) {
+            Ok(true) => temporary.keep(),
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                let text =
+                    format!("the new content is in {:?} beside it, and the old is gone: {error}", temporary.name);
+                temporary.keep();
+                return Err(self.failed("replace", io::Error::new(error.kind(), text)));
+            }
+        }
+        self.sync_names(names.as_ref())?;
         Ok(true)
     }
 
     /// Creates a file. `AlreadyExists` if one appeared meanwhile.
     fn new_file(self) -> Result<(), FsError> {
-        let (dir, name) = self.target()?;
+        if let Some((dir, name)) = self.inside {
+            return self.directly(dir, name);
+        }
+        let Target { dir, name, followed } = self.target()?;
+        if followed {
+            return self.through_link();
+        }
+        let names = self.names_to_sync(&dir)?;
         // The system adds what its mask and the directory's default lists say.
-        let temporary = match Temporary::create(&dir, NEW_FILE_MODE) {
-            Ok(temporary) => temporary,
+        let (temporary, file) = match Temporary::create(&dir, self.content.new_file_mode()) {
+            Ok(created) => created,
             Err(error) if is_shortage(&error) => return Err(self.failed("create", error)),
             // It may be allowed for this very name.
             Err(_) => return self.directly(&dir, &name),
         };
-        self.fill(&temporary.file)?;
-        self.sync(&temporary.file)?;
+        self.fill(&file)?;
+        self.sync(&file)?;
+        self.close(file)?;
         match dir.rename_new(&temporary.name, &name) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(self.failed("create", error)),
@@ -103,70 +188,131 @@ impl Writer<'_> {
             }
         }
         temporary.keep();
-        self.sync_directory(&dir)
+        self.sync_names(names.as_ref())
     }
 
     /// Creates a file under its own name.
     fn directly(self, dir: &Dir, name: &OsStr) -> Result<(), FsError> {
-        let file = dir.open_file(name, Access::Create { mode: NEW_FILE_MODE });
+        let names = self.names_to_sync(dir)?;
+        let file = dir.open_file(name, Access::Create { mode: self.content.new_file_mode() });
         let file = file.map_err(|error| self.failed("create", error))?;
-        if let Err(error) = self.fill(&file).and_then(|()| self.sync(&file)) {
+        if let Err(error) = self.fill(&file).and_then(|()| self.sync(&file)).and_then(|()| self.close(file)) {
             // There was nothing before, and the first error is the one to report.
             drop(dir.remove_file(name));
             return Err(error);
         }
-        self.sync_directory(dir)
+        self.sync_names(names.as_ref())
     }
 
-    /// Writes into the file itself. Room is made first, so that a full disk is noticed while the content is whole.
-    fn in_place(self, file: &File, facts: FileFacts) -> Result<(), FsError> {
-        let length = self.data.len() as u64;
-        if length > facts.size {
-            os::reserve(file, length).map_err(|error| self.failed("write to", error))?;
+    /// Creates a file where a link leads. The system follows it, since it knows which links of others it must not follow.
+    fn through_link(self) -> Result<(), FsError> {
+        let file = os::open_file(self.path, Access::WriteOrCreate { mode: self.content.new_file_mode() });
+        let file = file.map_err(|error| self.failed("create", error))?;
+        let (look, facts) = os::look_at_file(&file).map_err(|error| self.failed("examine", error))?;
+        if look.kind != Kind::File || facts.size > 0 {
+            // It appeared meanwhile.
+            return Err(FsError::AlreadyExists { path: self.path.into() });
         }
-        self.fill(file)?;
-        if facts.size > length {
-            file.set_len(length).map_err(|error| self.failed("shorten", error))?;
-        }
-        self.sync(file)
+        self.fill(&file).and_then(|()| self.sync(&file)).inspect_err(|_| {
+            // It was empty before, and the first error is the one to report.
+            drop(file.set_len(0));
+        })?;
+        self.close(file)
     }
 
-    fn fill(self, mut file: &File) -> Result<(), FsError> {
-        file.write_all(self.data).map_err(|error| self.failed("write to", error))
+    /// Writes into the file itself. Room is made first, so that a full disk is noticed while the content is whole, as far
+    /// as the file system can tell.
+    fn in_place(self, file: File, facts: FileFacts) -> Result<(), FsError> {
+        let written = os::reserve(&file, self.content.stored()).and_then(|()| match self.content {
+            Content::Bytes(data) => {
+                (&file).write_all(data)?;
+                let length = data.len() as u64;
+                if facts.size > length { file.set_len(length) } else { Ok(()) }
+            }
+            Content::File { from, facts: source, .. } => {
+                os::copy_content(from, &file, source, false)?;
+                os::set_mode_of_copy(from, &file)
+            }
+        });
+        if let Err(error) = written {
+            // What was set aside behind the end goes; the first error is the one to report.
+            drop(file.set_len(facts.size));
+            return Err(self.failed("write to", error));
+        }
+        self.sync(&file)?;
+        self.close(file)
+    }
+
+    /// Writes all to an empty file. A copy gets its mode, too.
+    fn fill(self, file: &File) -> Result<(), FsError> {
+        let filled = self.pour(file).and_then(|()| match self.content {
+            Content::Bytes(_) => Ok(()),
+            // After the content: a write takes the bits away that lend the owner's rights.
+            Content::File { from, .. } => os::set_mode_of_copy(from, file),
+        });
+        filled.map_err(|error| self.failed("write to", error))
+    }
+
+    fn pour(self, mut file: &File) -> io::Result<()> {
+        match self.content {
+            Content::Bytes(data) => file.write_all(data),
+            Content::File { from, facts, .. } => os::copy_content(from, file, facts, true),
+        }
     }
 
     fn sync(self, file: &File) -> Result<(), FsError> {
-        if self.options.fsync { file.sync_all().map_err(|error| self.failed("sync", error)) } else { Ok(()) }
+        if self.fsync { file.sync_all().map_err(|error| self.failed("sync", error)) } else { Ok(()) }
     }
 
-    fn sync_directory(self, dir: &Dir) -> Result<(), FsError> {
-        if self.options.fsync {
-            dir.sync().map_err(|error| self.failed("sync the directory of", error))
-        } else {
-            Ok(())
+    /// Some file systems say only now that the content found no room.
+    fn close(self, file: File) -> Result<(), FsError> {
+        os::close(file).map_err(|error| self.failed("write to", error))
+    }
+
+    /// What to wait for when a name in a directory is to reach the storage. It is opened before anything is written, so
+    /// that one that may not be read is noticed then.
+    fn names_to_sync(self, dir: &Dir) -> Result<Option<File>, FsError> {
+        if !self.fsync {
+            return Ok(None);
         }
+        dir.open_to_sync().map_err(|error| self.failed("open the directory of", error))
+    }
+
+    fn sync_names(self, names: Option<&File>) -> Result<(), FsError> {
+        names.map_or(Ok(()), File::sync_all).map_err(|error| self.failed("sync the directory of", error))
     }
 
     /// The directory in which the file is or will be, and its name there, behind all links at the end of the path.
-    fn target(self) -> Result<(Dir, OsString), FsError> {
+    fn target(self) -> Result<Target, FsError> {
         let mut path = PathBuf::from(self.path);
-        for _ in 0..LINKS {
+        for links in 0..LINKS {
             let (parent, name) = split(&path);
-            let dir = Dir::open(parent, self.options.symlinks).map_err(|error| self.failed("open", error))?;
+            let dir = Dir::open(parent, self.symlinks).map_err(|error| self.failed("open", error))?;
             match dir.look(name) {
-                Ok(look) if look.kind == Kind::Symlink && self.options.symlinks == Symlinks::Follow => {
+                Ok(look) if look.kind == Kind::Symlink && self.symlinks == Symlinks::Follow => {
                     let target = dir.read_link(name).map_err(|error| self.failed("follow", error))?;
                     path = parent.join(target);
                 }
-                _ => return Ok((dir, name.into())),
+                _ => return Ok(Target { name: name.into(), dir, followed: links > 0 }),
             }
         }
         Err(self.failed("follow", io::Error::other("too many levels of symbolic links")))
     }
 
     fn failed(self, op: &'static str, error: io::Error) -> FsError {
-        failure(op, self.path, self.options.symlinks, error)
+        match self.inside {
+            Some(_) => failure_inside(op, self.path, error),
+            None => failure(op, self.path, self.symlinks, error),
+        }
     }
+}
+
+/// Where a file is or will be.
+struct Target {
+    dir: Dir,
+    name: OsString,
+    /// Whether there was a link at the end of the path.
+    followed: bool,
 }
 
 /// As many links in a row as Linux follows.
@@ -185,15 +331,14 @@ fn is_shortage(error: &io::Error) -> bool {
 struct Temporary<'a> {
     dir: &'a Dir,
     name: OsString,
-    file: File,
     kept: bool,
 }
 
 impl<'a> Temporary<'a> {
-    fn create(dir: &'a Dir, mode: u32) -> io::Result<Self> {
+    fn create(dir: &'a Dir, mode: u32) -> io::Result<(Self, File)> {
         let name = temporary_name();
         let file = dir.open_file(&name, Access::Create { mode })?;
-        Ok(Self { dir, name, file, kept: false })
+        Ok((Self { dir, name, kept: false }, file))
     }
 
     /// It has its final name now.

@@ -51,7 +51,8 @@ impl RemoteFileSystem {
         match self.call::<method::OpenFile>(&asked, params).await {
             Ok(_) => Ok(file),
             Err(error) => {
-                file.closed.store(true, Ordering::Release);
+                // Of an answer that makes no sense nobody knows whether it means an open file.
+                file.closed.store(!matches!(error, FsError::Peer(_)), Ordering::Release);
                 Err(error)
             }
         }
@@ -96,11 +97,15 @@ impl FileHandle for RemoteFile {
             _ => result_of::<method::ReadBlock>(&answer).map(|result| Block::new(result.chunk.into(), result.eof)),
         });
         let block = block.map_err(|failure| self.failed(method::ReadBlock::NAME, failure));
+        let block = block.and_then(|block| block.checked(length));
         // Nothing was sent by a call that found no place, so that the peer has not closed the file.
         if let Err(error) = &block
             && !matches!(error, FsError::InvalidRequest(_) | FsError::Busy(_))
+            && !self.closed.swap(true, Ordering::AcqRel)
+            && matches!(error, FsError::Peer(_))
         {
-            self.closed.store(true, Ordering::Release);
+            // The peer does not know that this failed.
+            self.remote.tell_cleanup::<method::CloseFile>(CloseParams { handle_id: self.id.clone() });
         }
         block
     }

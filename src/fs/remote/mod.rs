@@ -55,6 +55,12 @@ impl Peer {
     fn has(&self, flag: &str) -> bool {
         self.info.capabilities.iter().any(|name| name == flag)
     }
+
+    /// How its paths are to be read; that of `path`, if it does not say.
+    fn convention(&self, path: &PathUri) -> PathConvention {
+        let said = self.info.platform_os.as_deref().map(PathConvention::of_os);
+        said.or_else(|| path.convention()).unwrap_or(PathConvention::Posix)
+    }
 }
 
 impl RemoteFileSystem {
@@ -157,16 +163,22 @@ impl FileSystem for RemoteFileSystem {
 
     async fn read_directory(&self, path: RequestPath) -> Result<Vec<DirectoryEntry>, FsError> {
         let peer = self.peer().await?;
-        let params = fs::PathParams { path: uri(&path, &peer)?, sandbox: None };
+        let directory = uri(&path, &peer)?;
+        let params = fs::PathParams { path: directory.clone(), sandbox: None };
         let asked = Asked::new(method::ReadDirectory::NAME, path);
         let result = self.call::<method::ReadDirectory>(&asked, params).await?;
-        Ok(result.entries.into_iter().map(Into::into).collect())
+        let convention = peer.convention(&directory);
+        let entries: Result<_, _> = result.entries.into_iter().map(|entry| entry.into_entry(convention)).collect();
+        entries.map_err(|reason| bad_result(method::ReadDirectory::NAME, reason))
     }
 
     async fn walk(&self, path: RequestPath, options: WalkOptions) -> Result<Walk, FsError> {
         let peer = self.peer().await?;
-        let params = fs::WalkParams { path: uri(&path, &peer)?, options: options.into(), sandbox: None };
-        self.call::<method::Walk>(&Asked::new(method::Walk::NAME, path), params).await.map(Into::into)
+        let root = uri(&path, &peer)?;
+        let params = fs::WalkParams { path: root.clone(), options: options.into(), sandbox: None };
+        let result = self.call::<method::Walk>(&Asked::new(method::Walk::NAME, path), params).await?;
+        let walk = result.into_walk(&root, peer.convention(&root));
+        walk.map_err(|reason| bad_result(method::Walk::NAME, reason))
     }
 
     async fn remove(&self, path: RequestPath, options: RemoveOptions) -> Result<(), FsError> {
@@ -289,6 +301,10 @@ fn error(failure: Failure, asked: &Asked) -> FsError {
         Failure::Closed => FsError::Closed,
         other => crate::error::PeerMisbehaved::Protocol(format!("an error of another kind: {other:?}")).into(),
     }
+}
+
+fn bad_result(method: &str, reason: String) -> FsError {
+    crate::error::PeerMisbehaved::BadResult { method: method.into(), reason }.into()
 }
 
 /// Bytes of a file, and for a block whether the file ends there.

@@ -14,7 +14,7 @@ use crate::fs::{
 use crate::wire::RequestId;
 use crate::wire::codec;
 use crate::wire::follow_symlinks;
-use crate::wire::fs::{ReadFileExtension, ReadFileParams};
+use crate::wire::fs::{ReadFileExtension, ReadFileParams, whole_file_bytes};
 use crate::wire::fs_error::Asked;
 use crate::wire::method::{self, Method};
 
@@ -112,7 +112,7 @@ fn within(bytes: Bytes, path: RequestPath, limit: u64) -> Result<Bytes, FsError>
 }
 
 /// The largest file whose bytes, as base64, fit into one message of 64 MiB: 48 MiB, less what is around them.
-pub(super) const MAX_MESSAGE_FILE_BYTES: u64 = ((64 << 20) - (16 << 10)) / 4 * 3;
+pub(super) const MAX_MESSAGE_FILE_BYTES: u64 = whole_file_bytes(64 << 20);
 
 /// Files up to this size are read in one message.
 const MAX_SINGLE_READ_BYTES: u64 = 4 << 20;

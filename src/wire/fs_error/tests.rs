@@ -108,12 +108,7 @@ fn more_rows() -> Vec<(FsError, &'static str, i64, &'static str)> {
             -32600,
             "file is too large to read: limit is 8 bytes",
         ),
-        (
-            FsError::NotFound { path: RequestPath::Uri(PathUri::parse("file:///a/b").unwrap()) },
-            COPY,
-            -32004,
-            "No such file or directory (os error 2)",
-        ),
+        (FsError::NotFound { path: "/a/b".into() }, COPY, -32004, "No such file or directory (os error 2)"),
         (SandboxError::Unsupported.into(), READ, -32600, "this executor cannot enforce a sandbox"),
         (SandboxError::Invalid { reason: "r".into() }.into(), READ, -32602, "sandbox intent is invalid: r"),
         (SandboxError::Unavailable { reason: "r".into() }.into(), READ, -32600, "sandbox cannot be enforced: r"),

@@ -1,5 +1,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::task::{Context, Waker};
 
 use super::*;
 
@@ -73,4 +74,19 @@ async fn more_than_one_watch_can_hold_is_not_watched_and_disturbs_nobody() {
         wire.add(&watches, wanted(&["/c", "/d"], None)).await.unwrap().is_some(),
         "one that is dropped takes no room"
     );
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_nobody_learns_what_became_of_a_new_watch() {
+    let (watches, wire) = (Watches::default(), Wire::default());
+    let mut first = wire.add(&watches, wanted(&["/a"], None)).await.unwrap().unwrap();
+    let mut second = Box::pin(watches.add::<(), _>(wanted(&["/b"], None), 3, |_, _| std::future::pending()));
+    assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(first.try_recv().is_err(), "it may still be made");
+    drop(second);
+    assert_eq!(first.try_recv(), Ok(()));
+    let third = wire.add(&watches, wanted(&["/c"], None)).await.unwrap().unwrap();
+    assert_eq!(wire.asked.borrow().last(), Some(&(3, wanted(&["/c"], None))), "who was told does not wait any more");
+    watches.changed(3);
+    assert_eq!(third.await, Ok(()));
 }

@@ -1,7 +1,10 @@
 //! Files: order, handles, the watch, and what leaves when.
 
 use super::*;
-use crate::fs::{Block, FsError, OpenMode};
+use crate::fs::{
+    Block, DirectoryEntry, FsError, OpenMode, SkipReason, Skipped, Walk, WalkEntry, WalkFailure, WalkKind,
+};
+use crate::path_uri::PathUri;
 
 impl Rig {
     /// Asks, and takes the job that it becomes.
@@ -236,6 +239,102 @@ fn an_event_of_a_process_waits_for_no_more_than_one_block_and_gets_as_many_bytes
     assert!(places.windows(2).take(2).all(|pair| (16..=18).contains(&(pair[1] - pair[0]))), "{places:?}");
 }
 
+#[test]
+fn what_is_larger_than_a_message_is_cut_or_refused_with_size_and_limit() {
+    const LIMIT: usize = 100_000;
+    let mut rig = Rig::with(|config| config.max_answer_bytes = LIMIT);
+    rig.attach(true);
+    let path = json!({"path": "file:///a"});
+    let (_, ticket, job) = rig.job("fs/readFile", path.clone());
+    let FileJob::Read { options, .. } = job else { panic!("{job:?}") };
+    assert!(options.max_bytes.unwrap() / 3 * 4 < LIMIT as u64, "the place is asked to keep the limit");
+    // Whatever the place gives.
+    rig.done(ticket, Ok(FileResult::Bytes(vec![0; LIMIT].into())));
+    let error = &rig.out()[0]["error"];
+    assert_eq!(error["code"], -32600);
+    assert!(error["message"].as_str().unwrap().ends_with("and the limit of a message is 100000 bytes"), "{error}");
+
+    // Names that take many times their length.
+    for (count, fits) in [(60, true), (64, false)] {
+        let mut entry = DirectoryEntry::new("\u{FFFD}".repeat(255), false, true);
+        entry.raw_name = Some(vec![0xFF; 255]);
+        let (_, ticket, _) = rig.job("fs/readDirectory", path.clone());
+        rig.done(ticket, Ok(FileResult::Entries(vec![entry; count])));
+        let answer = rig.peer.poll_transmit(true).unwrap();
+        assert!(answer.len() <= LIMIT);
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["result"].is_object(), fits, "{count}");
+    }
+
+    let found = |index: usize| WalkEntry::new(uri(&format!("file:///a/{}{index}", "x".repeat(900))), WalkKind::File);
+    for count in [90, 10_000] {
+        let mut walk = Walk::default();
+        walk.entries = (0..count).map(found).collect();
+        walk.errors = vec![WalkFailure::new(uri("file:///a/b"), "why")];
+        walk.skipped = Some((0..count).map(|_| Skipped::new(uri("file:///a/c"), SkipReason::Symlink)).collect());
+        let params = json!({"path": "file:///a", "options": {
+            "maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false,
+        }});
+        let (_, ticket, _) = rig.job("fs/walk", params);
+        rig.done(ticket, Ok(FileResult::Walk(walk)));
+        let answer = rig.peer.poll_transmit(true).unwrap();
+        assert!(answer.len() <= LIMIT && answer.len() > LIMIT / 2, "{}", answer.len());
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let entries = answer["result"]["entries"].as_array().unwrap();
+        assert_eq!(entries[0]["path"], found(0).path.as_str(), "the first ones are there");
+        assert_eq!(answer["result"]["truncated"], count > 90);
+        assert_eq!(answer["result"]["errors"].as_array().unwrap().len(), 1);
+    }
+}
+
+fn uri(text: &str) -> PathUri {
+    PathUri::parse(text).unwrap()
+}
+
+#[test]
+fn a_whole_file_counts_as_all_that_it_may_bring() {
+    let mut rig = Rig::with(|config| {
+        config.max_file_bytes_in_flight = 8 << 20;
+        config.max_read_file_bytes = 20 << 20;
+    });
+    rig.attach(true);
+    let too_large = |size: Option<u64>, limit: u64| FsError::TooLarge { path: "/a".into(), size, limit };
+    let path = json!({"path": "file:///a"});
+    rig.open("h");
+    let (first, ticket, job) = rig.job("fs/readFile", path.clone());
+    assert!(matches!(job, FileJob::Read { options, .. } if options.max_bytes == Some(2 << 20)), "{job:?}");
+    let (block, block_ticket) = rig.block("h", 1 << 20);
+    // It is larger than was thought: it waits until nothing else is on its way, and others wait behind it.
+    rig.done(ticket, Err(too_large(Some(9 << 20), 2 << 20)));
+    let later = rig.ask("fs/readFile", path.clone());
+    assert!(rig.actions.is_empty() && rig.out().is_empty());
+    rig.done(block_ticket, full_block());
+    assert!(rig.actions.is_empty());
+    assert_eq!(names(&rig.out()), [block.to_string()]);
+    rig.collect();
+    let Some(Action::File { ticket, job: FileJob::Read { options, .. } }) = rig.actions.pop_front() else { panic!() };
+    assert_eq!(options.max_bytes, Some(9 << 20));
+    assert!(rig.actions.is_empty());
+    // It has grown again.
+    rig.done(ticket, Err(too_large(None, 9 << 20)));
+    let Some(Action::File { ticket, job: FileJob::Read { options, .. } }) = rig.actions.pop_front() else { panic!() };
+    assert_eq!(options.max_bytes, Some(20 << 20));
+    rig.done(ticket, Ok(FileResult::Bytes(vec![0; 10 << 20].into())));
+    assert!(rig.actions.is_empty(), "it counts until it leaves");
+    assert_eq!(names(&rig.out()), [first.to_string()]);
+    rig.collect();
+    let Some(Action::File { ticket, job: FileJob::Read { .. } }) = rig.actions.pop_front() else { panic!() };
+    rig.done(ticket, Err(too_large(Some(21 << 20), 2 << 20)));
+    let answers = rig.out();
+    assert_eq!(names(&answers), [later.to_string()]);
+    assert_eq!(answers[0]["error"]["message"], "file is too large to read: limit is 20971520 bytes");
+    assert_eq!(answers[0]["error"]["data"]["longarm"]["size"], 21 << 20);
+    // The limit of the place itself is told as it is.
+    let (_, ticket, _) = rig.job("fs/readFile", path);
+    rig.done(ticket, Err(too_large(Some(1 << 20), 1 << 10)));
+    assert_eq!(rig.out()[0]["error"]["message"], "file is too large to read: limit is 1024 bytes");
+}
+
 fn chunk() -> Event {
     Event::Output(Output { seq: 0, stream: OutputStream::Stdout, bytes: vec![1; 64 << 10].into() })
 }
@@ -318,7 +417,7 @@ fn members_beyond_the_plain_wire_count_only_where_they_were_agreed() {
         assert_eq!(mode == OpenMode::Update, extended);
         let (_, _, job) = rig.job("fs/readFile", json!({"path": "file:///a", "longarm": {"maxBytes": 9}}));
         let FileJob::Read { options, .. } = job else { panic!("{job:?}") };
-        assert_eq!(options.max_bytes, Some(if extended { 9 } else { 512 << 20 }));
+        assert_eq!(options.max_bytes, Some(if extended { 9 } else { 2 << 20 }));
         let params = json!({"path": "file:///a", "dataBase64": "", "longarm": {"fsync": true}});
         let (_, _, job) = rig.job("fs/writeFile", params);
         let FileJob::Write { options, .. } = job else { panic!("{job:?}") };
@@ -346,7 +445,7 @@ fn configuration_is_empty_and_names_the_home_directory() {
     let text = "'file:///C:/a' is invalid on 'linux'";
     assert_eq!(rig.refusal("environmentConfig/read", ask("file:///C:/a", json!([["a"]]))), (-32602, text.into()));
     assert_eq!(rig.refusal("environmentConfig/read", ask("file:///a", json!([["a"]]))).0, -32603, "no home is known");
-    rig.peer.info.as_mut().unwrap().home_dir = Some(crate::PathUri::parse("file:///home/u").unwrap());
+    rig.peer.info.as_mut().unwrap().home_dir = Some(PathUri::parse("file:///home/u").unwrap());
     let empty = json!({"layers": [], "cloudInsertionIndex": 0});
     let result = json!({
         "userHomeDir": "file:///home/u", "codexHomeDir": "file:///home/u/.codex", "hostname": null, "config": empty,

@@ -10,6 +10,8 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::FileFacts;
+
 /// How a directory is opened that is only a place to start from.
 pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -101,14 +103,19 @@ pub(in crate::fs::local) fn reserve(file: &File, length: u64) -> io::Result<()> 
     }
 }
 
-/// Copies the content of one file over that of another, which becomes exactly as long. Holes stay holes.
-pub(in crate::fs::local) fn copy_content(from: &File, to: &File, size: u64, stored: u64) -> io::Result<()> {
-    to.set_len(0)?;
+/// Copies the content of one file over that of another, which becomes exactly as long. Holes stay holes; for their sake
+/// only, a file that is not empty is emptied first.
+pub(in crate::fs::local) fn copy_content(from: &File, to: &File, facts: FileFacts, empty: bool) -> io::Result<()> {
+    let FileFacts { size, stored, .. } = facts;
     let sparse = stored < size && matches!(rustix::fs::seek(from, SeekFrom::Hole(0)), Ok(hole) if hole < size);
     rustix::fs::seek(from, SeekFrom::Start(0))?;
     if !sparse {
-        let (mut from, mut to) = (from, to);
-        return io::copy(&mut from, &mut to).map(drop);
+        let mut target = to;
+        let copied = io::copy(&mut &*from, &mut target)?;
+        return if empty { Ok(()) } else { to.set_len(copied) };
+    }
+    if !empty {
+        to.set_len(0)?;
     }
     let mut at = 0;
     loop {

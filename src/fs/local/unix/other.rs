@@ -9,6 +9,8 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::FileFacts;
+
 /// How a directory is opened that is only a place to start from.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -63,8 +65,9 @@ pub(in crate::fs::local) fn reserve(_file: &File, _length: u64) -> io::Result<()
 }
 
 /// Copies the content of one file over that of another, which becomes exactly as long.
-pub(in crate::fs::local) fn copy_content(from: &File, to: &File, _size: u64, _stored: u64) -> io::Result<()> {
-    to.set_len(0)?;
-    let (mut from, mut to) = (from, to);
-    io::copy(&mut from, &mut to).map(drop)
+pub(in crate::fs::local) fn copy_content(from: &File, to: &File, _facts: FileFacts, empty: bool) -> io::Result<()> {
+    let (mut source, mut target) = (from, to);
+    io::Seek::rewind(&mut source)?;
+    let copied = io::copy(&mut source, &mut target)?;
+    if empty { Ok(()) } else { to.set_len(copied) }
 }
