@@ -142,11 +142,19 @@ async fn nothing_is_left_behind() {
     for _ in 0..5 {
         round().await;
     }
-    let memory_before = memory_kib();
-    for _ in 0..10 {
-        round().await;
+    // What the allocator keeps depends on how many of them happened to run at a time, and grows now and then; what is left
+    // behind grows every time.
+    let mut least = u64::MAX;
+    for _ in 0..8 {
+        let memory_before = memory_kib();
+        for _ in 0..10 {
+            round().await;
+        }
+        least = least.min(memory_kib().saturating_sub(memory_before));
+        println!("{least} KiB more after a thousand runs");
+        if least < 1000 {
+            return;
+        }
     }
-    let grown = memory_kib().saturating_sub(memory_before);
-    println!("{grown} KiB more after a thousand runs");
-    assert!(grown < 1000, "{grown} KiB more after a thousand runs: one each, or more");
+    panic!("{least} KiB more after a thousand runs: one each, or more");
 }

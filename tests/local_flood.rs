@@ -159,3 +159,22 @@ async fn a_flood_on_one_stream_leaves_room_for_the_other() {
         local.close().await;
     }
 }
+
+#[tokio::test]
+async fn what_was_written_before_the_exit_comes_before_it_in_chunks_of_any_size() {
+    for chunk_bytes in [64 << 10, 1000, 100] {
+        let local = narrow(1 << 20, chunk_bytes);
+        let spawned = local.spawn(sh("head -c 60000 /dev/zero")).await.unwrap();
+        let stat = format!("/proc/{}/stat", spawned.control.os_id().unwrap());
+        let begun = std::time::Instant::now();
+        // Without a turn for the supervisor, so that all is there at once.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(begun.elapsed() < PATIENCE, "it ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let run = collect(spawned.events).await;
+        assert_eq!(run.stdout.len(), 60_000);
+        assert_eq!(run.kinds[run.kinds.len() - 2], "exited", "in chunks of {chunk_bytes}");
+        local.close().await;
+    }
+}

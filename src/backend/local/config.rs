@@ -31,7 +31,8 @@ pub struct LocalConfig {
     /// [`Closed::cut`](crate::event::Closed::cut) says so. By default without limit.
     pub close_streams_after_exit: Option<Duration>,
     /// Whether the system kills processes when this process dies without closing the place. Off by default. On Unix
-    /// systems other than Linux it has no effect.
+    /// systems other than Linux it has no effect. On Linux such a process does not outlive the threads of its place either:
+    /// one that was detached ends with the runtime that it was spawned in.
     pub end_with_executor: bool,
     /// The soft and hard limit of open descriptors that children get. By default what this process has.
     pub child_descriptor_limit: Option<(u64, u64)>,

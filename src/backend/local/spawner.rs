@@ -220,7 +220,7 @@ impl Queue {
         let mut graves = lock(&self.graves);
         loop {
             let before = graves.children.len();
-            graves.children.retain_mut(|child| {
+            graves.children.retain(|child| {
                 let mut left = matches!(child.exit_status(), Ok(None));
                 if !left {
                     // The only error is that somebody else has reaped it.

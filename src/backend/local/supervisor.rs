@@ -189,7 +189,8 @@ impl Supervisor {
         for stream in self.streams.iter_mut().flatten() {
             stream.reader.look_again();
         }
-        (0..POLLS_FOR_ALL).all(|_| self.read(cx, now))
+        let bytes_a_poll = READS_A_POLL as usize * self.buffers.size();
+        (0..MOST_THERE.div_ceil(bytes_a_poll)).all(|_| self.read(cx, now))
     }
 
     /// Reads one chunk of a stream.
@@ -320,7 +321,7 @@ impl Supervisor {
         let more = self.read_all(cx, now);
         let mut control = self.shared.control();
         control.exited = true;
-        if let Some(child) = control.child.as_mut().filter(|child| child.outlives_leader()) {
+        if let Some(child) = control.child.as_ref().filter(|child| child.outlives_leader()) {
             let released = child.release();
             drop(control);
             self.note("reap a process", released);
@@ -400,7 +401,7 @@ impl Supervisor {
             None => {}
         }
         let mut released = Ok(());
-        if let Some(mut child) = control.child.take() {
+        if let Some(child) = control.child.take() {
             released = child.release();
             control.out_of_reach |= members.is_none() && child.may_have_left_members();
         }
@@ -512,8 +513,8 @@ impl Drop for Supervisor {
 
 /// Chunks of one stream in one poll, before others have their turn.
 const READS_A_POLL: u32 = 8;
-/// Polls' worth of reading: more than the largest pipe holds.
-const POLLS_FOR_ALL: u32 = 4;
+/// More than the largest pipe holds.
+const MOST_THERE: usize = 2 << 20;
 /// How long after a kill the ends of the other members of the group may take to show.
 const SETTLE: Duration = Duration::from_millis(50);
 const FIRST_LINGER_PAUSE: Duration = Duration::from_millis(2);

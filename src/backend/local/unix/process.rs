@@ -71,7 +71,7 @@ impl Child {
     }
 
     /// Reaps the leader, which must have ended.
-    pub(in crate::backend::local) fn release(&mut self) -> io::Result<()> {
+    pub(in crate::backend::local) fn release(&self) -> io::Result<()> {
         match self.wait(libc::WEXITED | libc::WNOHANG) {
             // The host may reap it itself, or have the system do so, which is its right and does no harm.
             Err(_) if self.reaped.get() => {}
@@ -280,7 +280,7 @@ mod tests {
         let mut ours = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut other = Command::new("true").spawn().unwrap();
         // As after the host has reaped ours, and the number was given to the other one.
-        let mut child = Child::new(signed(other.id()), Some(pidfd(ours.id())), None);
+        let child = Child::new(signed(other.id()), Some(pidfd(ours.id())), None);
         let ended = wait((libc::P_PID, other.id()), libc::WEXITED | libc::WNOWAIT).unwrap();
         assert!(ended.is_some_and(|status| status.success()), "the other one has ended");
         assert_eq!(child.exit_status().unwrap(), None, "ours runs");

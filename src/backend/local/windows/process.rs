@@ -77,7 +77,7 @@ impl Child {
     }
 
     /// Nothing is to be done: the system keeps an ended process for as long as there are handles.
-    pub(in crate::backend::local) fn release(&mut self) -> io::Result<()> {
+    pub(in crate::backend::local) fn release(&self) -> io::Result<()> {
         Ok(())
     }
 
