@@ -6,7 +6,7 @@
 //! - *echo*: 64 bytes to `cat` and back, alone and while 256 MiB are being read on the same connection, median and the
 //!   slowest of a hundred.
 //!
-//! `cargo bench --bench files`; with `--test` each row runs briefly, to see that it works. Both sides alternate, so that a
+//! `cargo bench --bench files`; without `--bench` each row runs briefly, to see that it works. Both sides alternate, so that a
 //! busy machine slows both; the ratio is what counts. A server has a thread of its own.
 #![allow(missing_docs, reason = "a program")]
 
@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--test");
+    let quick = !std::env::args().any(|arg| arg == "--bench");
     let size = if quick {
         Size { small: 100, whole: 1, blocks: 1, bytes: 16 << 20, echoes: 100 }
     } else {
