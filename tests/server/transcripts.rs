@@ -553,7 +553,7 @@ impl Replay {
         self.differences.push(difference);
     }
 
-    async fn finish(mut self) -> Vec<Difference> {
+    async fn finish(self) -> Vec<Difference> {
         assert_eq!(self.recorded, self.came, "the same bytes");
         // Nothing came that was not recorded, up to here. What goes on beyond the recording is another matter.
         for (name, client) in &self.connections {
