@@ -129,7 +129,7 @@ fn items(source: &str) -> Vec<Item> {
             continue;
         }
         let has_body = ["pub struct ", "pub enum ", "pub trait "].iter().any(|kind| signature.starts_with(kind));
-        let whole = has_body && !signature.starts_with("pub struct ") || !has_body;
+        let whole = !has_body || !signature.starts_with("pub struct ");
         let mut item = Item { lines: vec![signature], whole };
         if has_body && item.lines[0].ends_with('{') {
             let (end, inner) = (format!("{}}}", " ".repeat(indent)), " ".repeat(indent + 4));
