@@ -315,10 +315,19 @@ async fn a_process_that_ended_in_time_has_not_exceeded_it_whenever_that_is_seen(
 async fn closing_waits_for_a_start_that_nobody_has_picked_up() {
     let local = Local::new(LocalConfig::from_host().close_grace(PATIENCE));
     let dir = tempfile::tempdir().unwrap();
-    let pid = dir.path().join("pid");
-    let request = ExecRequest::new(["sh", "-c", "echo $$ > new; mv new pid; exec sleep 300"]).cwd(dir.path());
-    let mut start = local.spawn(request);
-    assert!(start.as_mut().now_or_never().is_none(), "it is under way");
+    // A start can be so quick that it is over at the first look.
+    let mut attempts = 0;
+    let (start, pid) = loop {
+        let cwd = dir.path().join(attempts.to_string());
+        std::fs::create_dir(&cwd).unwrap();
+        let request = ExecRequest::new(["sh", "-c", "echo $$ > new; mv new pid; exec sleep 300"]).cwd(&cwd);
+        let mut start = local.spawn(request);
+        match start.as_mut().now_or_never() {
+            None => break (start, cwd.join("pid")),
+            Some(spawned) => drop(crate::Process::new(spawned.unwrap(), Duration::ZERO)),
+        }
+        attempts += 1;
+    };
     wait_until("the process runs", || pid.exists()).await;
     let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     let mut close = Box::pin(local.close());
