@@ -84,8 +84,11 @@ impl Default for Keepalive {
 ///   that is being read are held whole, however many they are.
 /// - A server holds [`max_sessions`](Self::max_sessions) and [`max_connections`](Self::max_connections) of them.
 ///
-/// With the defaults the sums are larger than any machine: they protect from one process, one request and one connection
-/// that misbehave, not from a client that is let in and means harm. A server for such clients lowers the counts.
+/// With the defaults the sums are larger than any machine (12.75 GiB of output for a session, 1,024 sessions): they protect
+/// from one process, one request and one connection that misbehave, not from a client that is let in and means harm. A
+/// server for such clients lowers the counts. With 16 sessions and connections, 32 processes and closed processes, and
+/// 8 MiB for a message and for the requests in flight, a session holds 102 MiB of output and 40 MiB of input, a connection
+/// 85 MiB, and the server 3.6 GiB. Processes hold what they themselves allocate; that bound is the system's to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerConfig {

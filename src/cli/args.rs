@@ -39,6 +39,12 @@ pub(super) struct ServeArgs {
     /// How long a session without a connection is kept.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) session_ttl: Option<Duration>,
+    /// How many sessions there may be at a time, and how many connections.
+    #[arg(long, value_name = "COUNT")]
+    pub(super) max_sessions: Option<usize>,
+    /// How many processes a session may run at a time, and how many that have ended it keeps.
+    #[arg(long, value_name = "COUNT")]
+    pub(super) max_processes: Option<usize>,
 }
 
 /// Which place is meant; without any of these, this machine.

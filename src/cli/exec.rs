@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use longarm::backend::Terminate;
 use longarm::error::{SpawnError, WaitError};
 use longarm::event::Gap;
 use longarm::{Environment, Event, ExecRequest, ExitStatus, Process, ShellEnvPolicy, Stdin};
@@ -28,6 +29,9 @@ use super::{CLOSE_TIME, FAILED, INTERRUPTED, TIMED_OUT, complain, explain, os, p
 
 /// 128 + `SIGPIPE`: what a program whose reader is gone ends with.
 const BROKEN_PIPE: u8 = 141;
+
+/// How long what a contained command left behind may take to end by itself.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Why there is no exit code of the command.
 enum Failure {
@@ -144,7 +148,12 @@ async fn run_in(
     drop(raw_mode);
     let result = match result {
         Ok(ended) => {
-            if ended.still_open && !args.contain {
+            if args.contain {
+                let how = Terminate::graceful(STOP_GRACE).with_descendants();
+                if !matches!(timeout(CLOSE_TIME, process.terminate_with(how)).await, Ok(Ok(_))) {
+                    complain("what the command left behind could not be ended");
+                }
+            } else if ended.still_open {
                 // Someone whom the command left behind holds its streams. As under a shell, he may live.
                 let detached = timeout(CLOSE_TIME, process.detach()).await;
                 if !matches!(detached, Ok(Ok(()))) {

@@ -61,6 +61,12 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
     if let Some(ttl) = args.session_ttl {
         config.session_ttl = ttl;
     }
+    if let Some(count) = args.max_sessions {
+        (config.max_sessions, config.max_connections) = (count, count);
+    }
+    if let Some(count) = args.max_processes {
+        (config.max_processes, config.max_closed_processes) = (count, count);
+    }
     let local = Arc::new(Local::new(local_config()));
     let server = Server::builder(Arc::clone(&local) as _).config(config.clone()).build();
     let result = if args.listen == "stdio" {

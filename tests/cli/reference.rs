@@ -65,7 +65,7 @@ fn a_slow_reader_makes_the_command_wait_and_loses_nothing() {
     let script = "echo begin; head -c 30000000 /dev/zero";
     let mut running = Running::start(place.exec().args(["--", "sh", "-c", script]));
     assert_eq!(running.line(), "begin");
-    // Long enough for much more than a client holds to pile up, if anything let it.
+    // What is tested is a reader's pause: long enough for much more than a client holds to pile up, if anything let it.
     std::thread::sleep(Duration::from_secs(1));
     let outcome = running.finish();
     assert_eq!(

@@ -170,3 +170,52 @@ fn a_second_signal_ends_it_at_once() {
     assert!(outcome.reason().contains("second signal"), "{outcome:?}");
     client.finish();
 }
+
+#[test]
+fn it_works_on_when_its_own_directory_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let doomed = dir.path().join("doomed");
+    std::fs::create_dir(&doomed).unwrap();
+    let server = Server::from_command(Command::new(PROGRAM).arg("serve").current_dir(&doomed));
+    std::fs::remove_dir(&doomed).unwrap();
+    let exec = |args: &[&str]| run(Command::new(PROGRAM).args(["exec", "--connect", &server.url]).args(args), b"");
+    let outcome = exec(&["--cwd", "/", "--", "pwd"]);
+    assert_eq!((outcome.code(), outcome.text()), (0, "/\n"), "{outcome:?}");
+    // A command without a directory of its own starts in that of the server.
+    let outcome = exec(&["--", "pwd"]);
+    assert_eq!(outcome.code(), 125, "{outcome:?}");
+    assert!(outcome.reason().contains("doomed") && outcome.reason().contains("does not exist"), "{outcome:?}");
+}
+
+#[test]
+fn a_contained_command_ends_with_its_daemons() {
+    let script = "setsid sleep 300 >/dev/null 2>&1 & echo $!; exit 3";
+    for place in Place::all() {
+        let outcome = place.run(&["--contain", "--env-inherit", "all", "--", "sh", "-c", script]);
+        if outcome.code() == 125 && outcome.reason().contains("processes cannot be contained here") {
+            eprintln!("SKIPPED: {}", outcome.reason());
+            return;
+        }
+        assert_eq!(outcome.code(), 3, "{}: {outcome:?}", place.name());
+        // In a namespace of its own the number says nothing outside; then there is nobody of that kind there.
+        let daemon = outcome.text().trim_end().to_owned();
+        let command = || std::fs::read_to_string(format!("/proc/{daemon}/cmdline")).unwrap_or_default();
+        eventually("the end of the daemon", || !command().starts_with("sleep"));
+    }
+}
+
+#[test]
+fn its_counts_can_be_lowered() {
+    let server = Server::start_with(&["--max-sessions", "1", "--max-processes", "1"]);
+    let exec = |argv: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["exec", "--connect", &server.url, "-i", "--"]).args(argv);
+        command
+    };
+    let mut first = Running::start(&mut exec(&["sh", "-c", "echo in; exec cat"]));
+    assert_eq!(first.line(), "in");
+    let refused = run(&mut exec(&["true"]), b"");
+    assert_eq!(refused.code(), 125, "{refused:?}");
+    first.stdin = None;
+    assert_eq!(first.finish().code(), 0);
+}

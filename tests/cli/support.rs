@@ -154,6 +154,7 @@ impl Running {
                 return status;
             }
             assert!(start.elapsed() < TIME_LIMIT, "the program does not end");
+            // The standard library has no wait with a limit.
             std::thread::sleep(Duration::from_millis(5));
         }
     }

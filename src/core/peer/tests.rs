@@ -1,5 +1,6 @@
 //! The peer alone, with a clock of the test's own and a backend that is played by the test.
 
+mod cuts;
 mod files;
 mod handshake;
 mod ordering;

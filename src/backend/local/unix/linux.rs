@@ -170,7 +170,7 @@ impl Launcher {
         if plan.no_namespaces {
             return Err("no PID namespace can be made: Operation not permitted (os error 1)".into());
         }
-        self.namespaces.make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
+        Namespaces::make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
     }
 
     fn start_in(&mut self, prepared: &Prepared, container: Option<Container>) -> Result<Child, LaunchFailure> {

@@ -79,10 +79,6 @@ impl PidNamespace {
 /// Makes PID namespaces, and has this thread's children be born in them.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
-    /// The program of first processes.
-    program: Option<OwnedFd>,
-    /// This process, which stands for the namespace that this thread's children are born in otherwise.
-    own: Option<OwnedFd>,
     /// They are born in one that was made for another child, since the way back failed.
     astray: bool,
 }
@@ -94,15 +90,11 @@ impl Namespaces {
     /// # Errors
     ///
     /// Why that cannot be, for whoever can change it.
-    pub(super) fn make(&mut self, top: *mut c_void, end_with_thread: bool) -> Result<PidNamespace, String> {
+    pub(super) fn make(top: *mut c_void, end_with_thread: bool) -> Result<PidNamespace, String> {
         let failed = |error: io::Error| format!("no PID namespace can be made: {error}");
-        let program = match &self.program {
-            Some(program) => program,
-            None => {
-                let image = init_program::image().ok_or("there are no PID namespaces for this kind of processor")?;
-                self.program.insert(executable(&image).map_err(failed)?)
-            }
-        };
+        let image = init_program::image().ok_or("there are no PID namespaces for this kind of processor")?;
+        // Made anew each time, so that no thread keeps one.
+        let program = executable(&image).map_err(failed)?;
         let (read, orders) = pipe().map_err(failed)?;
         let order = Order {
             program: program.as_raw_fd(),
@@ -134,13 +126,6 @@ impl Namespaces {
     /// Runs `birth` while children of this thread are born in `namespace`.
     pub(super) fn within<T>(&mut self, namespace: &PidNamespace, birth: impl FnOnce() -> T) -> Result<T, String> {
         let failed = |error: io::Error| format!("the PID namespace cannot be entered: {error}");
-        if self.own.is_none() {
-            // SAFETY: neither call touches memory.
-            let own = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-            let own = check(c_int::try_from(own).unwrap_or(-1)).map_err(failed)?;
-            // SAFETY: the call returned a new descriptor that nobody else owns.
-            self.own = Some(unsafe { OwnedFd::from_raw_fd(own) });
-        }
         bear_in(&namespace.first).map_err(failed)?;
         self.astray = true;
         let born = birth();
@@ -151,8 +136,13 @@ impl Namespaces {
 
     /// Makes sure that children of this thread are born where this process is.
     pub(super) fn return_home(&mut self) -> io::Result<()> {
-        if let (true, Some(own)) = (self.astray, &self.own) {
-            bear_in(own)?;
+        if self.astray {
+            // SAFETY: neither call touches memory.
+            let own = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+            let own = check(c_int::try_from(own).unwrap_or(-1))?;
+            // This process stands for the namespace that it is in itself.
+            // SAFETY: the call returned a new descriptor that nobody else owns.
+            bear_in(&unsafe { OwnedFd::from_raw_fd(own) })?;
             self.astray = false;
         }
         Ok(())

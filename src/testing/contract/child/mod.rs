@@ -46,6 +46,11 @@ fn run(args: &[&str]) -> io::Result<u8> {
         ["turns", turns] => take_turns(parse(turns)?),
         ["cat"] => io::copy(&mut io::stdin(), &mut Unbuffered).map(drop),
         ["count"] => io::copy(&mut io::stdin(), &mut io::sink()).and_then(|count| say(&count.to_string())),
+        ["without-directory"] => {
+            let removed = std::fs::remove_dir(std::env::current_dir()?).is_ok();
+            say(if removed { "removed" } else { "kept" })?;
+            read_line().and_then(|line| say(&format!("line {line}")))
+        }
         ["line"] => read_line().and_then(|line| say(&format!("line {line}"))),
         ["read-nothing"] | ["sleep"] => say("ready").map(|()| sleep_for_long()),
         ["sleep-silently"] => {
