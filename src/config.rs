@@ -138,6 +138,14 @@ pub struct ServerConfig {
     /// Bytes in one answer about files. 64 MiB, which is what clients accept. A walk that has more to say is cut, and says
     /// so; other calls are refused with size and limit.
     pub max_answer_bytes: usize,
+    /// HTTP requests of one connection that are under way, bodies included. 256; one more is refused.
+    pub max_http_requests: usize,
+    /// Bytes of a body that is not streamed. 32 MiB, which fit into a message that any client takes; a larger one is an
+    /// error.
+    pub max_http_body_bytes: u64,
+    /// Bytes of all such bodies that are collected for one connection, or wait to leave. 128 MiB; beyond it, the request
+    /// whose body has grown ends in an error.
+    pub max_http_bytes_in_flight: usize,
     /// Bounds on messages.
     pub messages: MessageLimits,
     /// How long a connection may take from its beginning until it has a session. 30 s.
@@ -168,6 +176,9 @@ impl Default for ServerConfig {
             max_read_file_bytes: 48 << 20,
             max_file_bytes_in_flight: 8 << 20,
             max_answer_bytes: 64 << 20,
+            max_http_requests: 256,
+            max_http_body_bytes: 32 << 20,
+            max_http_bytes_in_flight: 128 << 20,
             messages: MessageLimits::default(),
             initialize_timeout: Duration::from_secs(30),
             keepalive: Keepalive::default(),
@@ -204,6 +215,12 @@ pub struct ClientConfig {
     pub reorder_bytes: usize,
     /// Output held for each process whose events are not read.
     pub output: OutputLimits,
+    /// Bytes of a streamed HTTP body that are held for its reader, towards a peer with the feature `http`. 1 MiB; the peer
+    /// sends no more until they are read.
+    pub http_window_bytes: usize,
+    /// Bytes of all streamed HTTP bodies that are held for their readers, towards a plain peer, which cannot be slowed down.
+    /// 16 MiB; beyond it, the body that has come ends in `Overflow`.
+    pub http_buffer_bytes: usize,
     /// Bounds on messages.
     pub messages: MessageLimits,
     /// Signs of life.
@@ -223,6 +240,8 @@ impl Default for ClientConfig {
             reorder_events: 256,
             reorder_bytes: 1 << 20,
             output: OutputLimits::default(),
+            http_window_bytes: 1 << 20,
+            http_buffer_bytes: 16 << 20,
             // Results are larger than requests: the bound on values protects a server, not us.
             messages: MessageLimits { max_json_values: 16 << 20, ..MessageLimits::default() },
             keepalive: Keepalive::default(),

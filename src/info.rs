@@ -82,6 +82,8 @@ pub struct Features {
     pub fs: bool,
     /// Process trees that nobody leaves.
     pub containment: bool,
+    /// HTTP: bodies of responses can be given up, and come as fast as they are read; exact errors.
+    pub http: bool,
 }
 
 impl Features {
@@ -98,6 +100,7 @@ impl Features {
             list: true,
             fs: true,
             containment: true,
+            http: true,
         }
     }
 
@@ -115,6 +118,7 @@ impl Features {
             list: self.list && other.list,
             fs: self.fs && other.fs,
             containment: self.containment && other.containment,
+            http: self.http && other.http,
         }
     }
 
@@ -138,6 +142,7 @@ impl Features {
                 "list" => features.list = true,
                 "fs" => features.fs = true,
                 "containment" => features.containment = true,
+                "http" => features.http = true,
                 _ => {}
             }
         }
@@ -149,7 +154,7 @@ impl Features {
         self.names().next().is_some()
     }
 
-    const fn table(self) -> [(&'static str, bool); 10] {
+    const fn table(self) -> [(&'static str, bool); 11] {
         [
             ("credits", self.credits),
             ("closeStdin", self.close_stdin),
@@ -161,6 +166,7 @@ impl Features {
             ("list", self.list),
             ("fs", self.fs),
             ("containment", self.containment),
+            ("http", self.http),
         ]
     }
 }
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn feature_names_round_trip() {
         assert_eq!(Features::from_names(Features::all().names()), Features::all());
-        assert_eq!(Features::all().names().count(), 10);
+        assert_eq!(Features::all().names().count(), 11);
         assert_eq!(Features::from_names(["unknown", "list"]), Features { list: true, ..Features::default() });
         assert!(!Features::default().any());
     }

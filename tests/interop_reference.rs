@@ -7,6 +7,8 @@
 
 #[path = "interop_reference/files.rs"]
 mod files;
+#[path = "interop_reference/http.rs"]
+mod http;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The modules of this crate that the protocol may use.
-const ALLOWED: [&str; 13] = [
+const ALLOWED: [&str; 14] = [
     "config",
     "core",
     "env_policy",
@@ -11,6 +11,8 @@ const ALLOWED: [&str; 13] = [
     "event",
     // What calls about files take and yield, but nothing that carries them out.
     "fs",
+    // The same of HTTP.
+    "http",
     "info",
     "path_uri",
     "request",

@@ -73,7 +73,7 @@ fn messages_of_our_methods_decode_and_encode_to_what_was_recorded() {
         .chain(["process/start", "process/read", "process/write", "process/signal", "process/terminate"])
         .chain(["fs/readFile", "fs/open", "fs/readBlock", "fs/canonicalize", "fs/getMetadata", "fs/walk", "fs/remove"])
         .chain(["fs/writeFile", "fs/writeBlock", "fs/close", "fs/copy", "fs/createDirectory", "fs/missingChanged"])
-        .chain(["process/output", "process/exited", "process/closed"])
+        .chain(["process/output", "process/exited", "process/closed", "http/request", "http/request/bodyDelta"])
     {
         assert!(seen.get(name).is_some_and(|count| *count > 2), "the recordings have too little of {name}");
     }
@@ -151,6 +151,7 @@ fn check_request(method: &str, params: Payload<'_>, exactly: bool, at: &str) -> 
         method::Remove::NAME => check::<method::Remove>,
         method::Copy::NAME => check::<method::Copy>,
         method::WatchMissing::NAME => check::<method::WatchMissing>,
+        method::HttpRequest::NAME => check::<method::HttpRequest>,
         _ => return None,
     };
     Some(check(params, exactly, at))
@@ -171,6 +172,8 @@ fn assert_extends(encoded: &Value, recorded: &Value, at: &str) {
             Some(recorded) if is_same_path(value, recorded) => {}
             Some(recorded) => assert_eq!(value, recorded, "{name} in {at}"),
             None if name == "mode" => assert_eq!(value, "read", "{name} in {at}"),
+            None if name == "redirectPolicy" => assert_eq!(value, "follow", "{name} in {at}"),
+            None if name == "headers" => assert_eq!(*value, Value::Array(vec![]), "{name} in {at}"),
             None => assert!(value.is_null() || value == false, "{name} in {at}"),
         }
     }
@@ -196,6 +199,7 @@ fn check_notification(method: &str, params: Payload<'_>, text: &str, at: &str) {
         method::Exited::NAME => check::<method::Exited>(params, text, at),
         method::Closed::NAME => check::<method::Closed>(params, text, at),
         method::MissingChanged::NAME => check::<method::MissingChanged>(params, text, at),
+        method::BodyDelta::NAME => check::<method::BodyDelta>(params, text, at),
         method::Output::NAME => {
             check::<method::Output>(params, text, at);
             let limits = MessageLimits::default();
@@ -239,6 +243,7 @@ fn check_result(method: &str, result: Payload<'_>, at: &str) {
         method::Remove::NAME => check::<<method::Remove as Method>::Result>(result, at),
         method::Copy::NAME => check::<<method::Copy as Method>::Result>(result, at),
         method::WatchMissing::NAME => check::<<method::WatchMissing as Method>::Result>(result, at),
+        method::HttpRequest::NAME => check::<<method::HttpRequest as Method>::Result>(result, at),
         _ => {}
     }
 }
@@ -253,6 +258,7 @@ fn is_about_values(message: &str) -> bool {
         "network policy decision callback timeout",
         "invalid network proxy config",
         "missing field `windowsSandboxLevel`",
+        "http/request ",
         "at least one config or requirements path is required",
     ];
     PREFIXES.iter().any(|prefix| message.starts_with(prefix))
@@ -272,6 +278,8 @@ fn as_sent(recorded: &str) -> String {
         ("<TMP>", "/scratch"),
         ("<THREAD>", "00000000-0000-4000-8000-000000000001"),
         ("<BASE64>", "aGk="),
+        ("<BASE64_BODY>", "aGk="),
+        ("<HTTP_PORT>", "80"),
         ("\"<TIME_MS>\"", "1700000000000"),
     ] {
         text = text.replace(placeholder, value);

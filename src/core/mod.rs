@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+pub(crate) mod body;
 mod calls;
 mod dedupe;
 pub(crate) mod keepalive;

@@ -17,6 +17,7 @@
 //! | `limits` | time and output limits kept by the executor | kept by the client |
 //! | `list` | the session's processes | `Unsupported` |
 //! | `containment` | [`ExecRequest::contain`](crate::ExecRequest::contain): daemons end with the process that started them | `Unsupported` |
+//! | `http` | a slow reader of a body slows its sender down; a body or a request that is given up ends; exact errors | bounded buffer, then [`Overflow`](crate::http::HttpError::Overflow); it goes on unseen; few causes |
 //!
 //! The examples run over the in-memory transport; over any other they are the same.
 //!

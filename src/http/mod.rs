@@ -20,6 +20,7 @@ mod error;
 #[cfg(feature = "http")]
 pub mod local;
 mod none;
+pub(crate) mod remote;
 mod request;
 mod response;
 

@@ -10,6 +10,7 @@ use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 
 use super::files::Files;
+use super::http::Http;
 use super::slots::Slots;
 use crate::backend::{ExecBackend, ProcessControl, Spawned, Terminate};
 use crate::core::peer::{Action, Completion, ProcessKey};
@@ -44,6 +45,7 @@ impl Calls {
         action: Action,
         slots: &mut Slots,
         files: &mut Files,
+        http: &mut Http,
     ) -> Option<Ended> {
         match action {
             Action::Start { process, request } => {
@@ -96,6 +98,18 @@ impl Calls {
             }
             Action::ForgetFiles => {
                 files.clear();
+                None
+            }
+            Action::Http { exchange, request } => {
+                http.begin(cx, exchange, *request).map(|ended| Ended::Completed(Box::new(ended)))
+            }
+            Action::PullBody { exchange } => http.pull(cx, exchange).map(|ended| Ended::Completed(Box::new(ended))),
+            Action::ForgetHttp { exchange } => {
+                http.forget(exchange);
+                None
+            }
+            Action::ForgetAllHttp => {
+                http.clear();
                 None
             }
             Action::Info { call } => {

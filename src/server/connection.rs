@@ -76,7 +76,7 @@ async fn lobby(
     let mut alarm = Alarm::default();
     while let Some(connected) = link {
         let Some(message) = poll_fn(|cx| poll_next(connected, &mut alarm, cx)).await? else { return Ok(None) };
-        let answer = match lobby::handle_message(&message, &registry.config().messages, registry.has_files()) {
+        let answer = match lobby::handle_message(&message, &registry.config().messages, registry.offers()) {
             Step::Drop(error) => return Err(error.into()),
             Step::Reply(answer) => answer,
             Step::Initialize { id, params } => match registry.backend().info().await {

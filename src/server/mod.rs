@@ -26,6 +26,7 @@ mod alarm;
 mod calls;
 mod connection;
 mod files;
+mod http;
 mod link;
 mod registry;
 mod session_task;

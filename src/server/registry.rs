@@ -17,7 +17,7 @@ use super::session_task::{Attach, Session};
 use super::{Counts, ServeError};
 use crate::backend::ExecBackend;
 use crate::config::ServerConfig;
-use crate::core::peer::{Fault, Peer};
+use crate::core::peer::{Fault, Offers, Peer};
 use crate::time::{self, Instant};
 
 /// What all connections of a server share.
@@ -65,9 +65,9 @@ impl Registry {
         &self.backend
     }
 
-    /// Whether the place offers its files.
-    pub(super) fn has_files(&self) -> bool {
-        self.backend.fs().is_some()
+    /// What the place offers besides processes.
+    pub(super) fn offers(&self) -> Offers {
+        Offers { files: self.backend.fs().is_some(), http: self.backend.http().is_some() }
     }
 
     pub(super) fn config(&self) -> &Arc<ServerConfig> {
@@ -114,8 +114,7 @@ impl Registry {
             return Err(Box::new((attach, fault)));
         }
         let id = uuid::Uuid::new_v4().to_string();
-        let peer =
-            Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), self.has_files(), time::now());
+        let peer = Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), self.offers(), time::now());
         let (mailbox, commands) = mpsc::channel(1);
         if let Err(error) = mailbox.try_send(attach) {
             return Err(Box::new((error.into_inner(), Fault::internal("the new session takes no connection"))));

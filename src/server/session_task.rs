@@ -11,6 +11,7 @@ use super::ServeError;
 use super::alarm::Alarm;
 use super::calls::{Calls, Ended};
 use super::files::Files;
+use super::http::Http;
 use super::link::Link;
 use super::registry::Registry;
 use super::slots::Slots;
@@ -48,6 +49,7 @@ pub(super) struct Session {
     slots: Slots,
     calls: Calls,
     files: Files,
+    http: Http,
     alarm: Alarm,
     /// Ends when the server is to be shut down.
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -65,6 +67,7 @@ impl Session {
     pub(super) fn new(peer: Peer, registry: Arc<Registry>, mailbox: mpsc::Receiver<Attach>) -> Self {
         let calls = Calls::new(Arc::clone(registry.backend()));
         let files = Files::new(registry.backend().fs());
+        let http = Http::new(registry.backend().http());
         let shutdown = Box::pin(registry.shutdown_begun());
         Self {
             peer,
@@ -74,6 +77,7 @@ impl Session {
             slots: Slots::default(),
             calls,
             files,
+            http,
             alarm: Alarm::default(),
             shutdown,
             shutdown_deadline: None,
@@ -169,6 +173,10 @@ impl Session {
             moved = true;
             self.handle_ended(now, ended);
         }
+        while let Poll::Ready(completion) = self.http.poll(cx) {
+            moved = true;
+            self.peer.handle_completion(now, completion);
+        }
         while let Poll::Ready(completion) = self.files.poll(cx) {
             moved = true;
             self.peer.handle_completion(now, completion);
@@ -232,7 +240,7 @@ impl Session {
         let mut moved = false;
         while let Some(action) = self.peer.poll_action() {
             moved = true;
-            if let Some(ended) = self.calls.begin(cx, action, &mut self.slots, &mut self.files) {
+            if let Some(ended) = self.calls.begin(cx, action, &mut self.slots, &mut self.files, &mut self.http) {
                 self.handle_ended(now, ended);
             }
         }

@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::environment::{ConfigReadParams, ConfigReadResult, EnvironmentInfo, StatusResult};
 use super::extension::{AckParams, CloseStdinParams, CloseStdinResult, ListResult, ResizeParams, SignalByNameParams};
 use super::fs;
+use super::http;
 use super::initialize::{self, InitializeParams, InitializeResult};
 use super::process::{
     ClosedParams, ExitedParams, OutputParams, ReadParams, ReadResult, SignalParams, StartParams, StartResult,
@@ -115,6 +116,8 @@ methods! {
     Copy = "fs/copy" ("filesystem"): fs::CopyParams => Empty;
     /// Watches for paths that do not exist.
     WatchMissing = "fs/watchMissing" ("filesystem"): fs::WatchMissingParams => fs::WatchMissingResult;
+    /// Makes an HTTP request.
+    HttpRequest = "http/request" ("http"): http::RequestParams => http::RequestResult;
     /// Closes standard input.
     CloseStdin = "longarm/process/closeStdin" ("exec"): CloseStdinParams => CloseStdinResult;
     /// Sets the size of a terminal.
@@ -140,6 +143,12 @@ notifications! {
     Closed = "process/closed": ClosedParams;
     /// A watched path may exist now. From the server.
     MissingChanged = "fs/missingChanged": fs::MissingChangedParams;
+    /// Bytes of the body of a response. From the server.
+    BodyDelta = "http/request/bodyDelta": http::BodyDeltaParams;
+    /// How much of a body may be sent. To a server.
+    HttpCredit = "longarm/http/credit": http::CreditParams;
+    /// Nobody waits for a request, or for the rest of its body, any more. To a server.
+    HttpCancel = "longarm/http/cancel": http::CancelParams;
 }
 
 /// No parameters: `null` or an object, whose members are ignored.

@@ -19,6 +19,8 @@ pub mod extension;
 pub mod fs;
 mod fs_convert;
 pub mod fs_error;
+pub mod http;
+pub mod http_error;
 pub mod initialize;
 pub mod method;
 pub mod process;

@@ -6,6 +6,7 @@ use longarm::backend::local::{Containment, Local, LocalConfig};
 use longarm::backend::{Features, Spawned};
 use longarm::error::{CallError, SpawnError};
 use longarm::fs::FileSystem;
+use longarm::http::HttpClient;
 use longarm::info::EnvironmentInfo;
 use longarm::{ExecBackend, ExecRequest};
 
@@ -49,6 +50,10 @@ impl ExecBackend for Contained {
 
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
         self.0.fs()
+    }
+
+    fn http(&self) -> Option<Arc<dyn HttpClient>> {
+        self.0.http()
     }
 
     async fn close(&self) {

@@ -18,6 +18,9 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
         }
         places.extend(contained);
     }
+    if !cfg!(feature = "http") {
+        places = places.into_iter().map(|(name, suite)| (name, suite.without(Need::Http))).collect();
+    }
     #[cfg(unix)]
     places.push(("custom_executor", custom_executor()));
     #[cfg(feature = "websocket")]
@@ -111,6 +114,7 @@ fn custom_executor() -> Suite {
         Need::Detach,
         // It passes on descriptors that this program itself has inherited.
         Need::CleanChildren,
+        Need::Http,
     ];
     lacks.into_iter().fold(suite, Suite::without)
 }
@@ -140,6 +144,8 @@ fn reference() -> Option<Suite> {
         Need::FileExtensions,
         // It empties a file that is copied onto itself, and waits for the reader of a FIFO.
         Need::SafeFiles,
+        Need::HttpCauses,
+        Need::HttpFlow,
     ];
     Some(lacks.into_iter().fold(suite, Suite::without))
 }

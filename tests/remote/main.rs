@@ -2,6 +2,7 @@
 
 mod files;
 mod hostile;
+mod http;
 mod lifecycle;
 mod peer;
 mod slow_reader;

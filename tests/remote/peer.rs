@@ -53,6 +53,7 @@ impl Peer {
         let mut capabilities = json!({});
         if !features.is_empty() {
             capabilities["longarm"] = json!({"version": 1, "features": features});
+            capabilities["httpHeaderEnvVars"] = json!(features.contains(&"http"));
         }
         let info = json!({
             "shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///tmp", "platformOs": "linux",

@@ -7,6 +7,7 @@ mod codex_client;
 mod cuts;
 mod ends;
 mod hostile;
+mod http;
 mod load;
 mod order;
 mod pacing;

@@ -197,7 +197,8 @@ impl ExecBackend for Local {
     }
 
     fn features(&self) -> Features {
-        Features { containment: spawn::CONTAINS, ..Features::all() }
+        // How bodies come and end is up to their receiver.
+        Features { containment: spawn::CONTAINS, http: self.http.is_some(), ..Features::all() }
     }
 
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {

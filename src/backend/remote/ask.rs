@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::bodies::Bodies;
 use super::command::Command;
 use super::watches::Watches;
 use super::{Handshake, Remote};
@@ -13,7 +14,7 @@ use crate::error::{Disconnected, Sent};
 use crate::info::Features;
 use crate::wire::RequestId;
 use crate::wire::codec::{self, Payload};
-use crate::wire::method::Method;
+use crate::wire::method::{Method, Notification};
 
 impl Remote {
     /// Makes a call.
@@ -59,6 +60,11 @@ impl Remote {
         self.shared.link.send(Command::Call { route: RouteKey::NONE, op, reply });
     }
 
+    /// Tells the peer something that has no answer. If the connection is gone, it has no meaning any more.
+    pub(crate) fn notify<N: Notification>(&self, params: &N::Params) {
+        self.shared.link.send(Command::Notify(codec::encode_notification::<N>(params)));
+    }
+
     /// The features of the peer, once it has answered the handshake.
     pub(crate) fn agreed_features(&self) -> Option<Features> {
         match &*self.shared.handshake.borrow() {
@@ -73,6 +79,11 @@ impl Remote {
             return Disconnected { sent, reason: "not connected yet".into() };
         }
         self.shared.link.disconnected(sent)
+    }
+
+    /// The bodies of HTTP responses that are streamed over this connection.
+    pub(crate) fn bodies(&self) -> &Arc<Bodies> {
+        &self.shared.link.bodies
     }
 
     /// Who waits for missing paths on this connection.

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Reply;
+use super::bodies::Bodies;
 use super::events::{EventSink, Events};
 use super::watches::Watches;
 use crate::core::session::{Answer, Failure, Op, RouteKey};
@@ -30,6 +32,8 @@ pub(super) enum Command {
     Detach(RouteKey, oneshot::Sender<bool>),
     /// The last handle of the process is gone.
     Release(RouteKey),
+    /// Sends a notification.
+    Notify(Bytes),
     /// Ends the processes and the connection.
     Close,
     /// The same, with nobody waiting for the processes.
@@ -42,7 +46,8 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(super) struct Link {
     /// Unbounded, since `Drop` must be able to send. What can be in it is bounded by what exists elsewhere: one call for
-    /// each future that was polled, and a fixed number of notices for each process.
+    /// each future that was polled, and a fixed number of notices for each process
+    /// and each window of a body that was read.
     commands: mpsc::UnboundedSender<Command>,
     ended: watch::Receiver<bool>,
     /// Why the connection ended; set before the task stops taking commands.
@@ -50,6 +55,8 @@ pub(super) struct Link {
     next_route: AtomicU64,
     /// Who waits for missing paths.
     pub(super) watches: Arc<Watches>,
+    /// Bodies of HTTP responses.
+    pub(super) bodies: Arc<Bodies>,
 }
 
 impl Link {
@@ -58,8 +65,9 @@ impl Link {
         ended: watch::Receiver<bool>,
         reason: Arc<OnceLock<Arc<str>>>,
         watches: Arc<Watches>,
+        bodies: Arc<Bodies>,
     ) -> Arc<Self> {
-        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1), watches })
+        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1), watches, bodies })
     }
 
     /// A fresh name for a process, and the receiving end of its events.

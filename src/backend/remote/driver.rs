@@ -12,6 +12,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
+use super::bodies::Bodies;
 use super::command::{Command, Link};
 use super::events::EventSink;
 use super::watches::Watches;
@@ -35,6 +36,7 @@ pub(super) fn start(
     let (ended_sender, ended) = watch::channel(false);
     let reason = Arc::new(OnceLock::new());
     let watches = Arc::new(Watches::default());
+    let bodies = Arc::new(Bodies::new(&config));
     let now = time::now();
     let (outgoing, incoming) = transport.split();
     let driver = Driver {
@@ -47,6 +49,7 @@ pub(super) fn start(
         ended: ended_sender,
         reason: Arc::clone(&reason),
         watches: Arc::clone(&watches),
+        bodies: Arc::clone(&bodies),
         replies: HashMap::new(),
         sinks: HashMap::new(),
         last_token: 0,
@@ -55,7 +58,7 @@ pub(super) fn start(
         end: None,
     };
     tokio::spawn(driver.run());
-    (Link::new(command_sender, ended, reason, watches), handshake)
+    (Link::new(command_sender, ended, reason, watches, bodies), handshake)
 }
 
 struct Driver {
@@ -68,6 +71,7 @@ struct Driver {
     ended: watch::Sender<bool>,
     reason: Arc<OnceLock<Arc<str>>>,
     watches: Arc<Watches>,
+    bodies: Arc<Bodies>,
     replies: HashMap<Token, Reply>,
     sinks: HashMap<RouteKey, EventSink>,
     last_token: u64,
@@ -220,6 +224,7 @@ impl Driver {
             // Whoever asked may be gone.
             Command::Detach(route, answer) => drop(answer.send(self.session.detach(route))),
             Command::Release(route) => self.session.release(now, route),
+            Command::Notify(bytes) => self.session.notify(bytes),
             Command::Close => self.session.close(now),
             Command::AbandonAll => self.session.abandon_all(now),
             Command::Leave => self.session.leave(),
@@ -260,6 +265,7 @@ impl Driver {
                     }
                 }
                 SessionEvent::MissingChanged { watch_id } => self.watches.changed(watch_id),
+                SessionEvent::BodyDelta(delta) => self.bodies.handle_delta(*delta),
                 SessionEvent::End { reason, ending } => self.end = Some((reason, ending)),
             }
         }
@@ -279,6 +285,7 @@ impl Driver {
         self.replies.clear();
         self.sinks.clear();
         self.watches.end();
+        self.bodies.end(&reason);
         self.handshake.send_if_modified(|handshake| {
             let pending = matches!(handshake, Handshake::Pending);
             if pending {

@@ -29,6 +29,7 @@
 //! kept by the peer for a while; [`Remote::resume`] over a new transport and [`Remote::attach`] pick them up.
 
 mod ask;
+pub(crate) mod bodies;
 mod command;
 mod driver;
 mod events;
@@ -50,6 +51,8 @@ use crate::core::session::{Answer, Failure, Mode, Op, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
 use crate::fs::FileSystem;
 use crate::fs::remote::RemoteFileSystem;
+use crate::http::HttpClient;
+use crate::http::remote::RemoteHttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 use crate::transport::Transport;
@@ -274,6 +277,10 @@ impl ExecBackend for Remote {
 
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
         Some(Arc::new(RemoteFileSystem::new(self.clone())))
+    }
+
+    fn http(&self) -> Option<Arc<dyn HttpClient>> {
+        Some(Arc::new(RemoteHttpClient::new(self.clone())))
     }
 
     async fn close(&self) {

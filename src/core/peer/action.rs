@@ -11,6 +11,7 @@ use crate::fs::{
     Block, CopyOptions, CreateDirectoryOptions, DirectoryEntry, FsError, Metadata, OpenMode, ReadOptions,
     RemoveOptions, Symlinks, Walk, WalkOptions, WriteOptions,
 };
+use crate::http::{Headers, HttpError, HttpRequest};
 use crate::info::EnvironmentInfo;
 use crate::path_uri::PathUri;
 use crate::request::{ExecRequest, Signal, TerminalSize};
@@ -45,6 +46,25 @@ pub(crate) enum Action {
     Unwatch,
     /// Drop all open files, the watch, and what is being done with files: their connection is gone. Ends in nothing.
     ForgetFiles,
+    /// Make an HTTP request. Ends in [`Completion::HttpHead`].
+    Http { exchange: HttpKey, request: Box<HttpRequest> },
+    /// Get the next bytes of the body of a response. Ends in [`Completion::HttpBody`].
+    PullBody { exchange: HttpKey },
+    /// Drop a request, or what is left of its response. Ends in nothing.
+    ForgetHttp { exchange: HttpKey },
+    /// Drop all of them. Ends in nothing.
+    ForgetAllHttp,
+}
+
+/// Names an HTTP request and its response; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HttpKey(pub(super) u64);
+
+/// The head of a response.
+#[derive(Debug)]
+pub(crate) struct HttpHead {
+    pub(crate) status: u16,
+    pub(crate) headers: Headers,
 }
 
 /// Names a job on files; never used again.
@@ -152,4 +172,8 @@ pub(crate) enum Completion {
     File { ticket: Ticket, result: Result<FileResult, FsError> },
     /// The paths of a watch may exist now.
     MissingChanged { watch: u64 },
+    /// The head of a response has come; its body is to be pulled or dropped.
+    HttpHead { exchange: HttpKey, result: Result<HttpHead, HttpError> },
+    /// Bytes of a body; none at its end.
+    HttpBody { exchange: HttpKey, result: Result<Option<Bytes>, HttpError> },
 }

@@ -49,6 +49,7 @@ impl Peer {
             Request::Resize(params) => self.resize(call, &params),
             Request::ReadConfig(params) => self.read_config(call, &params),
             Request::File(request) => self.file(call, request),
+            Request::Http(params) => self.http(call, *params),
         }
     }
 
@@ -75,6 +76,8 @@ impl Peer {
                 self.answer(call, reply);
             }
             Completion::File { ticket, result } => self.file_done(ticket, result),
+            Completion::HttpHead { exchange, result } => self.http_head(exchange, result),
+            Completion::HttpBody { exchange, result } => self.http_body(exchange, result),
             Completion::MissingChanged { watch } => self.missing_changed(watch),
             Completion::Info { call, result } => {
                 let reply = match *result {

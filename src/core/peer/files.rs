@@ -128,6 +128,11 @@ impl Files {
         !self.handles.is_empty() || !self.running.is_empty() || self.watch.is_some()
     }
 
+    /// Bytes that are being read, or in answers that wait to leave.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         !self.answers.is_empty() || self.watch.as_ref().is_some_and(|watch| watch.state == WatchState::Changed)
     }
@@ -402,24 +407,29 @@ impl Peer {
         }
         let reply = self.file_reply(result, method, handle.as_deref());
         let reply = fit::fitting(reply, &call.id, method, self.config.max_answer_bytes);
-        let bytes = reply.content_bytes();
-        let bulky = bytes > SMALL_ANSWER_BYTES;
         if let Some(connection) = &mut self.connection {
-            let files = &mut connection.files;
-            files.held_bytes -= reserved;
-            if bulky {
-                files.held_bytes += bytes;
-                connection.calls -= 1;
-                connection.call_bytes -= call.bytes;
-                files.answers.push_back((call.id, reply));
-            } else {
-                self.answer(call, reply);
-            }
+            connection.files.held_bytes -= reserved;
         }
+        self.answer_bulky(call, reply);
         if let Some(id) = handle {
             self.pump_handle(&id);
         }
         self.admit_files();
+    }
+
+    /// Answers a call. If there is much in the answer, it takes turns with output, and counts as bytes of files.
+    pub(super) fn answer_bulky(&mut self, call: Call, reply: Reply) {
+        let bytes = reply.content_bytes();
+        if bytes <= SMALL_ANSWER_BYTES {
+            return self.answer(call, reply);
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if connection.number == call.connection {
+            connection.calls -= 1;
+            connection.call_bytes -= call.bytes;
+            connection.files.held_bytes += bytes;
+            connection.files.answers.push_back((call.id, reply));
+        }
     }
 
     fn file_reply(&self, result: Result<FileResult, FsError>, method: &str, handle: Option<&str>) -> Reply {

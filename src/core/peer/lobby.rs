@@ -14,7 +14,7 @@
 use bytes::Bytes;
 
 use super::fault::Fault;
-use super::request::Request;
+use super::request::{Offers, Request};
 use crate::config::MessageLimits;
 use crate::error::{CallError, PeerMisbehaved};
 use crate::info::Features;
@@ -33,15 +33,15 @@ pub(crate) enum Step {
     Drop(PeerMisbehaved),
 }
 
-/// Decides what to do with a message of a connection that has no session yet, to a place with files or without.
-pub(crate) fn handle_message(message: &Bytes, limits: &MessageLimits, has_files: bool) -> Step {
+/// Decides what to do with a message of a connection that has no session yet, to a place with these offers.
+pub(crate) fn handle_message(message: &Bytes, limits: &MessageLimits, offers: Offers) -> Step {
     let message = match codec::decode(message, limits) {
         Ok(message) => message,
         Err(malformed) => return Step::Reply(Fault::malformed(&malformed).encode(&RequestId::MALFORMED)),
     };
     match message {
         Message::Request { id, method, params } => {
-            match Request::decode(method.as_ref(), params, Features::default(), has_files) {
+            match Request::decode(method.as_ref(), params, Features::default(), offers) {
                 Ok(Request::Initialize(params)) => Step::Initialize { id, params },
                 Ok(request) => {
                     let family = request.family();

@@ -28,8 +28,9 @@
 //! - Requests that name one process take effect in the order in which they came. While it is being started they wait;
 //!   a terminate does not wait but cancels the start. A waiting read delays nothing.
 //! - Answers go out before output, save those with many bytes of files, which take turns with it. A process's first
-//!   event goes out after the answer to its start. Processes with output take turns, one event each.
-//! - For files see [`files`].
+//!   event goes out after the answer to its start. Processes with output and bodies of responses take turns, one event
+//!   each.
+//! - For files see [`files`], for HTTP [`http`].
 //! - What was not answered when a connection ends has no answer (house invariant 4), and if it was waiting, no effect.
 //! - All that is held is bounded (6): processes, closed ones apart, calls without an answer, and bytes of such calls by refusal; answers
 //!   that the client does not take by not reading further ([`Peer::wants_input`]); output by pausing its process
@@ -42,6 +43,7 @@ mod calls;
 mod fault;
 mod files;
 mod fit;
+mod http;
 pub(crate) mod lobby;
 mod process;
 mod reply;
@@ -59,13 +61,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub(crate) use self::action::{Action, Completion, FileJob, FileKey, FileResult, Ticket};
+pub(crate) use self::action::{Action, Completion, FileJob, FileKey, FileResult, HttpHead, HttpKey, Ticket};
 pub(crate) use self::fault::Fault;
 use self::files::Files;
+use self::http::Http;
 pub(crate) use self::process::ProcessKey;
 use self::process::{Phase, Process, Processes};
 use self::reply::Reply;
 pub(crate) use self::request::Call;
+pub(crate) use self::request::Offers;
 use self::request::{FileRequest, Request};
 use self::retention::ClosedOrder;
 use self::timers::{Timer, Timers};
@@ -91,8 +95,8 @@ pub(crate) struct Peer {
     config: Arc<ServerConfig>,
     /// What this server could do for a client that asks for it.
     offered: Features,
-    /// Whether the place offers its files.
-    has_files: bool,
+    /// What the place offers besides processes.
+    offers: Offers,
     /// What the place said of itself when the client was attached.
     info: Option<EnvironmentInfo>,
     connection: Option<Connection>,
@@ -104,7 +108,7 @@ pub(crate) struct Peer {
     /// The closed ones, in the order in which they closed.
     closed: ClosedOrder,
     /// Those with something to send, in turn.
-    round: VecDeque<ProcessKey>,
+    round: VecDeque<Turn>,
     timers: Timers,
     actions: VecDeque<Action>,
     /// Bytes of writes that were accepted and are not yet done, or wait, beyond what every process may have of them.
@@ -112,6 +116,13 @@ pub(crate) struct Peer {
     next_read: u64,
     last_ticket: u64,
     shutting_down: bool,
+}
+
+/// Whose turn it is to send something.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Process(ProcessKey),
+    Body(HttpKey),
 }
 
 /// The attached connection.
@@ -127,6 +138,7 @@ struct Connection {
     calls: usize,
     call_bytes: usize,
     files: Files,
+    http: Http,
 }
 
 /// Stop reading from a client that leaves so many of its answers unread.
@@ -137,25 +149,31 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 const RESERVED_CALLS: usize = 64;
 const RESERVED_BYTES: usize = 1 << 20;
 
-/// Longest id of a request. The reference has no limit; ids go wherever their requests wait, and clients count.
+/// Longest id of a request, and of the body of a response. The reference has no limit; ids go wherever their requests wait, and clients count.
 const MAX_REQUEST_ID_BYTES: usize = 1 << 10;
 
 impl Peer {
-    /// A session that nobody is attached to yet, in a place with these features, and with files or without.
+    /// A session that nobody is attached to yet, in a place with these features and offers.
     pub(crate) fn new(
         session_id: String,
         config: Arc<ServerConfig>,
         backend: Features,
-        has_files: bool,
+        offers: Offers,
         now: Instant,
     ) -> Self {
         let expires_at = Some(after(now, config.session_ttl));
         Self {
             session_id,
             config,
-            // Acknowledgements and the list need nothing of the backend.
-            offered: Features { credits: true, list: true, fs: backend.fs && has_files, ..backend },
-            has_files,
+            // Acknowledgements, the list and the pace of bodies need nothing of the backend.
+            offered: Features {
+                credits: true,
+                list: true,
+                fs: backend.fs && offers.files,
+                http: offers.http,
+                ..backend
+            },
+            offers,
             info: None,
             connection: None,
             connections: 0,
@@ -204,6 +222,7 @@ impl Peer {
             calls: 0,
             call_bytes: 0,
             files: Files::default(),
+            http: Http::default(),
         });
         let result = InitializeResult {
             session_id: self.session_id.clone(),
@@ -218,6 +237,9 @@ impl Peer {
         self.expires_at = Some(after(now, self.config.session_ttl));
         if connection.files.is_used() {
             self.actions.push_back(Action::ForgetFiles);
+        }
+        if connection.http.is_used() {
+            self.actions.push_back(Action::ForgetAllHttp);
         }
         self.round.clear();
         for key in self.processes.keys() {
@@ -304,18 +326,18 @@ impl Peer {
             self.handle_request(now, id, message.len(), |_| Ok(Request::Write(write)));
             return Ok(());
         }
-        if self.has_files
+        if self.offers.files
             && let Some((id, write)) = codec::hot::decode_write_block(message, &config.messages)
         {
             self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteBlock(write))));
             return Ok(());
         }
-        let files = self.has_files;
+        let offers = self.offers;
         match codec::decode(message, &config.messages) {
             Err(malformed) => self.push_answer(RequestId::MALFORMED, Reply::Fault(Fault::malformed(&malformed))),
             Ok(Message::Request { id, method, params }) => {
                 self.handle_request(now, id, message.len(), |features| {
-                    Request::decode(&method, params, features, files)
+                    Request::decode(&method, params, features, offers)
                 });
             }
             Ok(Message::Notification { method, params }) => return self.handle_notification(now, &method, params),
@@ -340,6 +362,16 @@ impl Peer {
                         self.update_retention(now, key);
                     }
                 }
+            }
+            method::HttpCredit::NAME if connection.features.http => {
+                let params =
+                    params.decode().map_err(|error| PeerMisbehaved::Malformed { reason: error.to_string() })?;
+                self.credit_body(&params);
+            }
+            method::HttpCancel::NAME if connection.features.http => {
+                let params =
+                    params.decode().map_err(|error| PeerMisbehaved::Malformed { reason: error.to_string() })?;
+                self.cancel_http(&params);
             }
             _ => return Err(PeerMisbehaved::Protocol(format!("unexpected notification {method:?}"))),
         }
@@ -512,7 +544,7 @@ impl Peer {
     }
 
     fn environment_info(&self, info: EnvironmentInfo) -> wire::environment::EnvironmentInfo {
-        reply::environment_info(info, self.has_files, self.offered.any().then(|| Offer::of(self.offered)))
+        reply::environment_info(info, self.offers, self.offered.any().then(|| Offer::of(self.offered)))
     }
 
     /// The operating system of the place, by which paths are checked.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::fault::Fault;
 use super::process::Process;
+use super::request::Offers;
 use crate::core::replay::Reading;
 use crate::fs::Block;
 use crate::info::EnvironmentInfo;
@@ -13,6 +14,7 @@ use crate::wire::codec::{self, hot};
 use crate::wire::environment::{self, ConfigReadResult, EnvironmentStatus, StatusResult};
 use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ExitedExtension, ListResult, Offer, ReadExtension};
 use crate::wire::fs;
+use crate::wire::http;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
 use crate::wire::process::{ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};
@@ -41,6 +43,7 @@ pub(super) enum Reply {
     Directory(fs::ReadDirectoryResult),
     Walk(fs::WalkResult),
     Watching(bool),
+    Http(Box<http::RequestResult>),
 }
 
 impl Reply {
@@ -70,6 +73,10 @@ impl Reply {
                 let skipped = skipped.map(|skipped| skipped.path.as_str().len() + ENTRY);
                 entries.chain(errors).chain(skipped).sum()
             }
+            Self::Http(result) => {
+                let headers = result.headers.iter().map(|header| header.name.len() + header.value.len() + ENTRY);
+                result.body_base64.0.len() + headers.sum::<usize>()
+            }
             Self::Opened(_) | Self::Metadata(_) | Self::Watching(_) => 0,
             Self::Status | Self::Write(_) | Self::CloseStdin(_) | Self::Terminate { .. } | Self::Empty => 0,
         }
@@ -96,6 +103,7 @@ impl Reply {
             Self::Metadata(metadata) => codec::encode_response(id, metadata),
             Self::Directory(result) => codec::encode_response(id, result),
             Self::Walk(result) => codec::encode_response(id, result),
+            Self::Http(result) => codec::encode_response(id, result),
             Self::Watching(watching) => codec::encode_response(id, &fs::WatchMissingResult { watching: *watching }),
         }
     }
@@ -153,14 +161,15 @@ pub(super) fn start_result(process_id: ProcessId, sandbox_type: Option<String>) 
 }
 
 /// The facts of the place as this server passes them on. Flags of the backend are not among them: they are about methods,
-/// and this server has only its own, some of them only for a place with files.
+/// and this server has only its own, some of them only for a place with files, or with HTTP.
 pub(super) fn environment_info(
     info: EnvironmentInfo,
-    files: bool,
+    offers: Offers,
     offer: Option<Offer>,
 ) -> environment::EnvironmentInfo {
-    let of_files = if files { FILE_FLAGS } else { &[] };
-    let capabilities = [CONFIG_FLAG].iter().chain(of_files).map(|flag| String::from(*flag)).collect();
+    let of_files = if offers.files { FILE_FLAGS } else { &[] };
+    let of_http = if offers.http { HTTP_FLAGS } else { &[] };
+    let capabilities = [CONFIG_FLAG].iter().chain(of_files).chain(of_http).map(|flag| String::from(*flag)).collect();
     environment::EnvironmentInfo::of(EnvironmentInfo { capabilities, ..info }, offer)
 }
 
@@ -178,4 +187,5 @@ pub(super) fn config_result(info: &EnvironmentInfo) -> Option<Reply> {
 }
 
 const CONFIG_FLAG: &str = "environmentConfigRead";
+const HTTP_FLAGS: &[&str] = &["httpHeaderEnvVars"];
 const FILE_FLAGS: &[&str] = &["fsWatchMissing", "fileWriteStreaming"];

@@ -8,6 +8,7 @@ use crate::wire::codec::Payload;
 use crate::wire::environment::ConfigReadParams;
 use crate::wire::extension::{CloseStdinParams, ResizeParams, SignalByNameParams};
 use crate::wire::fs;
+use crate::wire::http;
 use crate::wire::initialize::InitializeParams;
 use crate::wire::method::{self, Method};
 use crate::wire::process::{
@@ -40,6 +41,16 @@ pub(super) enum Request {
     Resize(ResizeParams),
     ReadConfig(ConfigReadParams),
     File(FileRequest),
+    Http(Box<http::RequestParams>),
+}
+
+/// What the place offers besides processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// Its files.
+    pub(crate) files: bool,
+    /// HTTP requests.
+    pub(crate) http: bool,
 }
 
 /// A request about files.
@@ -126,9 +137,9 @@ impl FileRequest {
 }
 
 impl Request {
-    /// Decodes the parameters of `method`. A method that needs a feature outside of `features`, or `files` that the place
-    /// does not offer, is unknown.
-    pub(super) fn decode(method: &str, params: Payload<'_>, features: Features, files: bool) -> Result<Self, Fault> {
+    /// Decodes the parameters of `method`. A method that needs a feature outside of `features`, or what the place does
+    /// not offer, is unknown.
+    pub(super) fn decode(method: &str, params: Payload<'_>, features: Features, offers: Offers) -> Result<Self, Fault> {
         match method {
             method::Initialize::NAME => decode::<method::Initialize>(params).map(Self::Initialize),
             method::Info::NAME => decode::<method::Info>(params).map(|_| Self::Info),
@@ -151,7 +162,10 @@ impl Request {
                 .map(|SignalByNameParams { process_id, signal }| Self::Signal { process_id, signal }),
             method::List::NAME if features.list => decode::<method::List>(params).map(|_| Self::List),
             method::ConfigRead::NAME => decode::<method::ConfigRead>(params).map(Self::ReadConfig),
-            other => match FileRequest::decode(other, params, features).filter(|_| files) {
+            method::HttpRequest::NAME if offers.http => {
+                decode::<method::HttpRequest>(params).map(|request| Self::Http(Box::new(request)))
+            }
+            other => match FileRequest::decode(other, params, features).filter(|_| offers.files) {
                 Some(request) => request.map(Self::File),
                 None => Err(Fault::method_not_found(other)),
             },
@@ -174,13 +188,14 @@ impl Request {
             Self::Resize(_) => method::Resize::FAMILY,
             Self::ReadConfig(_) => method::ConfigRead::FAMILY,
             Self::File(_) => method::ReadFile::FAMILY,
+            Self::Http(_) => method::HttpRequest::FAMILY,
         }
     }
 
-    /// Whether its answer may depend on what a process or a file system does.
+    /// Whether its answer may depend on what a process, a file system or another machine does.
     pub(super) const fn may_wait(&self) -> bool {
         match self {
-            Self::Start(_) | Self::Read(_) | Self::Write(_) | Self::CloseStdin(_) => true,
+            Self::Start(_) | Self::Read(_) | Self::Write(_) | Self::CloseStdin(_) | Self::Http(_) => true,
             Self::File(request) => !matches!(request, FileRequest::Close(_)),
             _ => false,
         }
@@ -189,7 +204,8 @@ impl Request {
     /// The process that it names.
     pub(super) const fn process_id(&self) -> Option<&ProcessId> {
         match self {
-            Self::Initialize(_) | Self::Info | Self::Status | Self::List | Self::ReadConfig(_) | Self::File(_) => None,
+            Self::Initialize(_) | Self::Info | Self::Status | Self::List => None,
+            Self::ReadConfig(_) | Self::File(_) | Self::Http(_) => None,
             Self::Start(start) => Some(&start.process_id),
             Self::Read(read) => Some(&read.process_id),
             Self::Write(write) => Some(&write.process_id),

@@ -3,6 +3,7 @@
 mod cuts;
 mod files;
 mod handshake;
+mod http;
 mod ordering;
 mod random;
 mod retention;
@@ -37,7 +38,8 @@ impl Rig {
         let mut config = ServerConfig::default();
         change(&mut config);
         let now = crate::time::now();
-        let peer = Peer::new("session".into(), Arc::new(config), Features::all(), true, now);
+        let peer =
+            Peer::new("session".into(), Arc::new(config), Features::all(), Offers { files: true, http: true }, now);
         Self { peer, now, next_id: 100, actions: VecDeque::new() }
     }
 

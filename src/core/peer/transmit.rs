@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 
-use super::Peer;
 use super::process::{Phase, ProcessKey};
-use super::reply;
+use super::{Peer, Turn, reply};
 use crate::core::replay::Unsent;
 use crate::wire::codec;
 use crate::wire::extension::{ClosedExtension, ExitedExtension};
@@ -12,8 +11,9 @@ use crate::wire::method;
 use crate::wire::process::{ClosedParams, ExitedParams};
 
 impl Peer {
-    /// The next message for the client: an answer, or else, if there is `room`, one event of the process whose turn it is,
-    /// or an answer with many bytes of files when it is the turn of these. The caller sends it or loses it.
+    /// The next message for the client: an answer, or else, if there is `room`, one event of the process, or one piece of
+    /// the body, whose turn it is, or an answer with many bytes when it is the turn of these. The caller sends it or loses
+    /// it.
     pub(crate) fn poll_transmit(&mut self, room: bool) -> Option<Bytes> {
         let connection = self.connection.as_mut()?;
         if let Some((id, reply)) = connection.answers.pop_front() {
@@ -31,8 +31,12 @@ impl Peer {
         {
             return Some(message);
         }
-        while let Some(key) = self.round.pop_front() {
-            if let Some(message) = self.next_event_of(key) {
+        while let Some(turn) = self.round.pop_front() {
+            let message = match turn {
+                Turn::Process(key) => self.next_event_of(key),
+                Turn::Body(exchange) => self.next_delta_of(exchange),
+            };
+            if let Some(message) = message {
                 if let Some(connection) = &mut self.connection {
                     connection.files.note_output(message.len());
                 }
@@ -54,7 +58,7 @@ impl Peer {
         let Some(process) = self.processes.get_mut(key) else { return };
         if !process.in_round && matches!(process.phase, Phase::Started) && process.log.next_unsent().is_some() {
             process.in_round = true;
-            self.round.push_back(key);
+            self.round.push_back(Turn::Process(key));
         }
     }
 

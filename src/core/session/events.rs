@@ -14,6 +14,7 @@ use crate::status::LimitExceeded;
 use crate::time::Instant;
 use crate::wire::codec::Payload;
 use crate::wire::fs::MissingChangedParams;
+use crate::wire::http::{BodyDeltaParams, MAX_DELTA_BYTES};
 use crate::wire::method::{self, Method, Notification, Read};
 use crate::wire::process::{ClosedParams, ExitedParams, OutputParams, ReadResult, TerminateParams};
 
@@ -40,6 +41,18 @@ impl Session {
             method::MissingChanged::NAME => params.decode::<MissingChangedParams>().map(|params| {
                 self.events.push_back(SessionEvent::MissingChanged { watch_id: params.watch_id });
             }),
+            method::BodyDelta::NAME => match params.decode::<BodyDeltaParams>() {
+                Ok(delta) if delta.delta_base64.0.len() > MAX_DELTA_BYTES => {
+                    let size_bytes = Some(delta.delta_base64.0.len() as u64);
+                    let limit_bytes = MAX_DELTA_BYTES as u64;
+                    return self.fault(PeerMisbehaved::MessageTooLarge { size_bytes, limit_bytes });
+                }
+                Ok(delta) => {
+                    self.events.push_back(SessionEvent::BodyDelta(Box::new(delta)));
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
             // A newer peer may have more to tell.
             _ => Ok(()),
         };

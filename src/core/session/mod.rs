@@ -53,6 +53,7 @@ use crate::request::ProcessId;
 use crate::time::Instant;
 use crate::wire::codec::{self, Message, hot};
 use crate::wire::extension::AckParams;
+use crate::wire::http::BodyDeltaParams;
 use crate::wire::method::{Ack, Method, Read, Terminate};
 use crate::wire::process::{ReadParams, TerminateParams};
 use crate::wire::{ErrorCode, RequestId};
@@ -168,6 +169,8 @@ pub(crate) enum SessionEvent {
     Failed { route: RouteKey, error: WaitError },
     /// The paths of a watch may exist now.
     MissingChanged { watch_id: u64 },
+    /// A piece of the body of an HTTP response.
+    BodyDelta(Box<BodyDeltaParams>),
     /// The connection is to be closed, or is gone. Nothing follows.
     End { reason: Arc<str>, ending: Ending },
 }
@@ -293,7 +296,7 @@ impl Session {
         self.refill(now);
         while let Some(outgoing) = self.outbox.pop_front() {
             match outgoing.kind {
-                Kind::Initialized => {}
+                Kind::Initialized | Kind::Notice => {}
                 Kind::Call(call) if self.calls.contains(call) => self.calls.mark_sent(call),
                 // It was taken back.
                 Kind::Call(_) => continue,
@@ -305,6 +308,13 @@ impl Session {
         }
         self.finish_closing();
         None
+    }
+
+    /// Sends a notification, behind what was asked for before it. On a session that is over it has no meaning.
+    pub(crate) fn notify(&mut self, bytes: Bytes) {
+        if matches!(self.state, State::Open) {
+            self.outbox.push_back(Outgoing { kind: Kind::Notice, bytes });
+        }
     }
 
     /// The next thing that the driver is to do.

@@ -132,4 +132,6 @@ pub(super) enum Kind {
     Reply,
     /// It acknowledges.
     Ack,
+    /// It says something that has no answer.
+    Notice,
 }

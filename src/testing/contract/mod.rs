@@ -41,6 +41,7 @@ mod errors;
 mod exit;
 mod files;
 mod files_at_work;
+mod http;
 mod large_output;
 mod late_output;
 mod limits;
@@ -103,6 +104,12 @@ pub enum Need {
     FileWatches,
     /// Symbolic links, which any user may make.
     Symlinks,
+    /// HTTP requests.
+    Http,
+    /// HTTP errors that tell their causes apart.
+    HttpCauses,
+    /// HTTP bodies that are slowed down by their readers, and requests that end when they are given up.
+    HttpFlow,
 }
 
 /// One behaviour.
@@ -145,6 +152,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         exit::CASES,
         files::CASES,
         files_at_work::CASES,
+        http::CASES,
         large_output::CASES,
         late_output::CASES,
         limits::CASES,

@@ -5,7 +5,11 @@ use crate::config::MessageLimits;
 use crate::core::peer::lobby::{Step, handle_message};
 
 fn in_lobby(text: &str) -> Step {
-    handle_message(&Bytes::copy_from_slice(text.as_bytes()), &MessageLimits::default(), true)
+    handle_message(
+        &Bytes::copy_from_slice(text.as_bytes()),
+        &MessageLimits::default(),
+        Offers { files: true, http: true },
+    )
 }
 
 fn lobby_error(text: &str) -> (i64, String) {
@@ -335,9 +339,9 @@ fn extensions_are_there_only_for_those_who_agreed() {
 
 #[test]
 fn what_the_server_offers_is_what_it_and_its_backend_have() {
-    let offered = |backend, files| {
+    let offered = |backend, files, http| {
         let now = crate::time::now();
-        let mut peer = Peer::new("s".into(), Arc::default(), backend, files, now);
+        let mut peer = Peer::new("s".into(), Arc::default(), backend, Offers { files, http }, now);
         let info = EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() });
         peer.attach(now, RequestId::Number(1), Some(&Offer::of(Features::all())), info);
         let answer: Value = serde_json::from_slice(&peer.poll_transmit(true).unwrap()).unwrap();
@@ -345,10 +349,15 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
     };
     let plain = json!({"version": 1, "features": ["credits", "list"]});
     let without_files = json!({"environmentConfigRead": true, "longarm": plain});
-    assert_eq!(offered(Features::default(), false), without_files);
+    assert_eq!(offered(Features::default(), false, false), without_files);
     let with_files =
         json!({"environmentConfigRead": true, "fsWatchMissing": true, "fileWriteStreaming": true, "longarm": plain});
-    assert_eq!(offered(Features::default(), true), with_files);
-    assert_eq!(offered(Features::all(), true)["longarm"]["features"].as_array().unwrap().len(), 10);
-    assert_eq!(offered(Features::all(), false)["longarm"]["features"].as_array().unwrap().len(), 9);
+    assert_eq!(offered(Features::default(), true, false), with_files);
+    let with_http = json!({"version": 1, "features": ["credits", "list", "http"]});
+    let with_http = json!({"environmentConfigRead": true, "httpHeaderEnvVars": true, "longarm": with_http});
+    assert_eq!(offered(Features::default(), false, true), with_http);
+    for (files, http, features) in [(true, true, 11), (true, false, 10), (false, true, 10), (false, false, 9)] {
+        let offered = &offered(Features::all(), files, http)["longarm"]["features"];
+        assert_eq!(offered.as_array().unwrap().len(), features, "{files} {http}");
+    }
 }

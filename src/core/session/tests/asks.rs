@@ -95,3 +95,24 @@ fn the_end_of_a_watch_is_told() {
     harness.receive(&json!({"method": "fs/missingChanged", "params": {"watchId": -1}}));
     assert_eq!(harness.end.as_ref().unwrap().1, Ending::ProtocolError);
 }
+
+#[test]
+fn pieces_of_bodies_are_passed_on_and_notices_go_behind_what_was_asked_before() {
+    let mut harness = Harness::open(&["http"]);
+    harness.submit(0, Op::Status);
+    harness.session.notify(Bytes::from_static(br#"{"method":"a notice"}"#));
+    let sent = harness.sent();
+    assert_eq!((&sent[0]["method"], &sent[1]["method"]), (&json!("environment/status"), &json!("a notice")));
+    let delta = |seq: u64, text: &str| {
+        let params = json!({"requestId": "a", "seq": seq, "deltaBase64": text, "done": false, "error": null});
+        json!({"method": "http/request/bodyDelta", "params": params})
+    };
+    harness.receive(&delta(1, "aGk="));
+    harness.receive(&delta(7, ""));
+    let passed: Vec<_> = harness.deltas.iter().map(|delta| (delta.seq, &delta.delta_base64.0[..])).collect();
+    assert_eq!(passed, [(1, &b"hi"[..]), (7, b"")]);
+    harness.receive(&json!({"method": "http/request/bodyDelta", "params": {"requestId": "a"}}));
+    assert!(harness.end.is_some(), "it cannot be understood");
+    harness.session.notify(Bytes::from_static(b"{}"));
+    assert!(harness.sent().is_empty());
+}

@@ -21,6 +21,7 @@ struct Harness {
     failures: Vec<(RouteKey, WaitError)>,
     /// Watches that have ended.
     changed: Vec<u64>,
+    deltas: Vec<BodyDeltaParams>,
     connected: Option<Features>,
     rejected: Option<ConnectError>,
     end: Option<(Arc<str>, Ending)>,
@@ -37,6 +38,7 @@ impl Harness {
             events: Vec::new(),
             failures: Vec::new(),
             changed: Vec::new(),
+            deltas: Vec::new(),
             connected: None,
             rejected: None,
             end: None,
@@ -117,6 +119,7 @@ impl Harness {
                 SessionEvent::Event { route, event } => self.events.push((route, event)),
                 SessionEvent::Failed { route, error } => self.failures.push((route, error)),
                 SessionEvent::MissingChanged { watch_id } => self.changed.push(watch_id),
+                SessionEvent::BodyDelta(delta) => self.deltas.push(*delta),
                 SessionEvent::End { reason, ending } => {
                     assert!(self.end.is_none());
                     self.end = Some((reason, ending));
