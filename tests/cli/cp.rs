@@ -165,6 +165,18 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
 }
 
 #[test]
+fn what_a_server_cannot_name_is_a_failure() {
+    let Some((place, _home)) = reference() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("from")).unwrap();
+    fs::write(at("from").join(OsStr::from_bytes(b"odd\xff")), "odd").unwrap();
+    fs::write(at("from/\u{fffd}"), "this is its name").unwrap();
+    fails(&place, &[&there(at("from")), &here(at("to"))], "its name is not Unicode");
+    assert_eq!(contents(&at("to")), [("\u{fffd}".into(), Some(b"this is its name".to_vec()))]);
+}
+
+#[test]
 fn wrong_arguments_are_a_usage_error() {
     for args in [&["a"][..], &[], &["--no-such-flag", "a", ":b"]] {
         let outcome = run(Command::new(PROGRAM).arg("cp").args(args), b"");

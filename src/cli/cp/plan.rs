@@ -31,10 +31,8 @@ impl Plan {
         let mut unread = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = unread.pop() {
             self.directories.push(to.clone());
-            match self.add_entries(&from, &to, &mut unread, progress).await {
-                Err(error) if unread.is_empty() && self.directories.len() == 1 => return Err(error),
-                Err(error) => progress.failed_in_tree(&from, &to, error)?,
-                Ok(()) => {}
+            if let Err(error) = self.add_entries(&from, &to, &mut unread, progress).await {
+                progress.failed_in_tree(&from, &to, error)?;
             }
         }
         Ok(())
@@ -56,10 +54,13 @@ impl Plan {
         let mut entries = pin!(entries.buffered(AT_A_TIME));
         while let Some((entry, metadata)) = entries.next().await {
             let (Ok(from), Ok(to)) = (from.entry(&entry), to.entry(&entry)) else {
-                progress.passed_over(&format!("{:?} in {from}", entry.file_name), "its name has no path");
+                progress.not_copied(&format!("{:?} in {from}", entry.file_name), "its name has no path");
                 continue;
             };
             match metadata {
+                Err(FsError::NotFound { .. }) if entry.is_lossy() => {
+                    progress.not_copied(&from, "its name is not Unicode, and the server cannot tell it");
+                }
                 Ok(metadata) if metadata.is_symlink => progress.passed_over(&from, "it is a link"),
                 Ok(metadata) if metadata.is_directory => unread.push((from, to)),
                 Ok(metadata) if metadata.is_file => self.files.push(FileCopy { from, to, size: metadata.size }),
@@ -72,10 +73,6 @@ impl Plan {
 }
 
 async fn examine(directory: &Location, entry: &DirectoryEntry) -> Result<Metadata, FsError> {
-    if entry.is_lossy() {
-        // Its real name is not known.
-        return Err(FsError::NotFound { path: directory.path() });
-    }
     match directory.entry(entry) {
         Ok(from) => from.files().metadata(from.path(), Symlinks::Follow).await,
         Err(_) => Ok(Metadata::default()),

@@ -82,6 +82,12 @@ impl Progress {
         Ok(())
     }
 
+    /// Tells of what should have been copied.
+    pub(super) fn not_copied(&self, what: &dyn Display, why: &str) {
+        self.failures.set(self.failures.get() + 1);
+        self.say(&format!("cannot copy {what}: {why}"));
+    }
+
     /// Tells of what is not copied, and never is.
     pub(super) fn passed_over(&self, what: &dyn Display, why: &str) {
         self.say(&format!("passed over {what}: {why}"));
