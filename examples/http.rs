@@ -1,12 +1,16 @@
-//! HTTP requests that a place makes: a response as a whole, then one that is read as it comes, which slows its sender
-//! down to the reader's pace.
+//! HTTP requests that a place makes, here and behind a connection: a response as a whole, then one that is read as it
+//! comes, which slows its sender down to the reader's pace.
 //! Errors tell the causes apart, and show of a URL no more than its origin.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
-use longarm::Environment;
+use longarm::config::ClientConfig;
 use longarm::http::{HttpError, HttpRequest};
+use longarm::server::Server;
+use longarm::transport::memory;
+use longarm::{Environment, Local, LocalConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -16,9 +20,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}", listener.local_addr()?);
     tokio::spawn(answer(listener));
 
-    let environment = Environment::local();
-    let http = environment.http();
+    let (near, far) = memory::pair();
+    let server = Server::new(Arc::new(Local::new(LocalConfig::from_host())));
+    tokio::spawn(async move { server.serve(Box::new(far)).await });
+    let there = Environment::connect(near, ClientConfig::default()).await?;
 
+    for (name, environment) in [("here", Environment::local()), ("there", there)] {
+        println!("{name}:");
+        make_requests(&environment, &url).await?;
+        environment.close().await;
+    }
+    Ok(())
+}
+
+async fn make_requests(environment: &Environment, url: &str) -> Result<(), Box<dyn Error>> {
+    let http = environment.http();
     let request = HttpRequest::new("POST", format!("{url}/greet?key=hunter2")).body("hello");
     let response = http.send(request.timeout(Duration::from_secs(10))).await?;
     println!("{}: {}", response.status, String::from_utf8_lossy(&response.body));
@@ -39,7 +55,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         other => return Err(format!("expected a refused connection: {other:?}").into()),
     }
-    environment.close().await;
     Ok(())
 }
 

@@ -129,8 +129,8 @@
 //!
 //! # Compatibility on the wire
 //!
-//! The wire is that of Codex's `codex exec-server` 0.171.0, the process part, in both directions: this client drives that
-//! server, and that client drives this server. What the wire lacks is an [extension](backend::Features) that both ends
+//! The wire is that of Codex's `codex exec-server` 0.171.0 (processes, files, HTTP) in both directions: this client drives
+//! that server, and that client drives this server. What the wire lacks is an [extension](backend::Features) that both ends
 //! announce; towards a peer without it, a call that needs it ends in [`Unsupported`](error::Unsupported) before anything
 //! is sent. Between `longarm` peers, no byte is lost while the session lives. Towards a reference peer: none is lost while
 //! at most 1 MiB per process falls into one outage; more shows as an explicit gap (size known or unknown) and fails that

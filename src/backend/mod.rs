@@ -56,12 +56,21 @@ pub trait ExecBackend: fmt::Debug + Send + Sync + 'static {
     /// When the future is dropped, the process either was not started or is ended.
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError>;
 
-    /// What this place is: shell, directories, operating system, capabilities.
+    /// What this place is: shell, directories, operating system, capabilities. May be what it was when it was first asked.
     ///
     /// # Errors
     ///
     /// A [`CallError`].
     async fn info(&self) -> Result<EnvironmentInfo, CallError>;
+
+    /// The same, looked at anew. A place whose facts do not change needs nothing more than [`info`](Self::info).
+    ///
+    /// # Errors
+    ///
+    /// A [`CallError`].
+    async fn fresh_info(&self) -> Result<EnvironmentInfo, CallError> {
+        self.info().await
+    }
 
     /// The features beyond the plain wire that this place has. By default none.
     fn features(&self) -> Features {

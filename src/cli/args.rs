@@ -26,6 +26,8 @@ pub(super) enum Command {
     /// except links and special files, which are named and passed over; into a directory that exists, a source is copied
     /// under its own name. Files get the mode of new files, or keep the one that they have.
     Cp(CpArgs),
+    /// Say what a place is: its shell, directories, operating system, capabilities.
+    Info(InfoArgs),
 }
 
 #[derive(Args)]
@@ -78,6 +80,15 @@ pub(super) struct CpArgs {
     /// What to make of it; with several sources, an existing directory.
     #[arg(required = true, value_name = "DESTINATION")]
     pub(super) destination: OsString,
+}
+
+#[derive(Args)]
+pub(super) struct InfoArgs {
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
+    /// Print one object, as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args)]

@@ -3,6 +3,7 @@
 mod args;
 mod cp;
 mod exec;
+mod info;
 mod place;
 mod serve;
 mod throttle;
@@ -40,6 +41,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(Cli { command: Command::Serve(args) }) => serve::run(args),
         Ok(Cli { command: Command::Exec(args) }) => exec::run(args),
         Ok(Cli { command: Command::Cp(args) }) => cp::run(args),
+        Ok(Cli { command: Command::Info(args) }) => info::run(args),
         Err(error) => usage(&error),
     }
 }

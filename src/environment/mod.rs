@@ -195,7 +195,8 @@ impl Environment {
         Ok(Process::new(spawned, crate::request::DEFAULT_STOP_GRACE))
     }
 
-    /// What the place is: shell, directories, operating system, capabilities.
+    /// What the place is: shell, directories, operating system, capabilities. It is what the place said first, so that
+    /// asking again costs nothing.
     ///
     /// # Errors
     ///
@@ -206,6 +207,19 @@ impl Environment {
     /// Nothing is lost when the future is dropped.
     pub async fn info(&self) -> Result<EnvironmentInfo, CallError> {
         self.backend.info().await
+    }
+
+    /// What the place is now: it is asked anew. What [`info`](Self::info) says stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// A [`CallError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn fresh_info(&self) -> Result<EnvironmentInfo, CallError> {
+        self.backend.fresh_info().await
     }
 
     /// The files of the place. Every call of a place that offers none ends in `Unsupported`.

@@ -114,7 +114,7 @@ impl Calls {
             }
             Action::Info { call } => {
                 let backend = Arc::clone(&self.backend);
-                self.run(cx, async move { Completion::Info { call, result: Box::new(backend.info().await) } })
+                self.run(cx, async move { Completion::Info { call, result: Box::new(backend.fresh_info().await) } })
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod cp;
 mod exec;
+mod info;
 mod reference;
 mod serve;
 mod support;

@@ -40,6 +40,10 @@ impl Place {
         self.command("cp")
     }
 
+    pub(crate) fn info(&self) -> Command {
+        self.command("info")
+    }
+
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(PROGRAM);
         command.arg(name);

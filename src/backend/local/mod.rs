@@ -133,6 +133,12 @@ impl Local {
         self.registry.live().iter().map(|shared| shared.process_id.clone()).collect()
     }
 
+    async fn gather_info(&self) -> Result<EnvironmentInfo, CallError> {
+        let config = Arc::clone(&self.config);
+        let facts = tokio::task::spawn_blocking(move || info::gather(&config)).await;
+        Ok(facts.map_err(|error| OsError::new("look at the host", std::io::Error::other(error)))?)
+    }
+
     /// The user's login shell, which the user database may take a while to tell.
     async fn login_shell(&self) -> Option<&std::ffi::OsString> {
         let shell = self.login_shell.get_or_init(|| async {
@@ -188,12 +194,14 @@ impl ExecBackend for Local {
         if self.registry.is_closed() {
             return Err(CallError::Closed);
         }
-        let info = self.info.get_or_try_init(|| async {
-            let config = Arc::clone(&self.config);
-            let facts = tokio::task::spawn_blocking(move || info::gather(&config)).await;
-            facts.map_err(|error| OsError::new("look at the host", std::io::Error::other(error)))
-        });
-        Ok(info.await?.clone())
+        Ok(self.info.get_or_try_init(|| self.gather_info()).await?.clone())
+    }
+
+    async fn fresh_info(&self) -> Result<EnvironmentInfo, CallError> {
+        if self.registry.is_closed() {
+            return Err(CallError::Closed);
+        }
+        self.gather_info().await
     }
 
     fn features(&self) -> Features {

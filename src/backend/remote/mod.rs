@@ -56,6 +56,7 @@ use crate::http::remote::RemoteHttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 use crate::transport::Transport;
+use crate::wire::method::{self, NoParams};
 
 pub use crate::core::session::{ListedProcess, ProcessState};
 
@@ -265,6 +266,10 @@ impl ExecBackend for Remote {
             Answer::Info(info) => Ok(*info),
             other => Err(failure::mismatch(&other).into()),
         }
+    }
+
+    async fn fresh_info(&self) -> Result<EnvironmentInfo, CallError> {
+        Ok(self.ask::<method::Info>(NoParams).await?.into())
     }
 
     /// What the peer has; nothing while it has not answered the handshake.

@@ -42,6 +42,7 @@ mod exit;
 mod files;
 mod files_at_work;
 mod http;
+mod info;
 mod large_output;
 mod late_output;
 mod limits;
@@ -153,6 +154,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         files::CASES,
         files_at_work::CASES,
         http::CASES,
+        info::CASES,
         large_output::CASES,
         late_output::CASES,
         limits::CASES,
