@@ -18,7 +18,8 @@ pub(super) fn fitting(mut reply: Reply, id: &RequestId, method: &str, limit: usi
         return reply;
     }
     if let Reply::Walk(walk) = &mut reply {
-        cut(walk, limit.saturating_sub(AROUND + length(id)));
+        // Once for the message, and once for what the result has around its items.
+        cut(walk, limit.saturating_sub(2 * AROUND + length(id)));
     }
     let bytes = encoded_length(&reply).saturating_add(AROUND + length(id));
     if bytes <= limit {
