@@ -128,6 +128,9 @@ pub struct ServerConfig {
     pub max_request_bytes_in_flight: usize,
     /// Files that one connection may have open. 128, as the reference; one more is refused.
     pub max_file_handles: usize,
+    /// Calls about files that the place carries out for one connection at a time; others wait. 8, so that one client whose
+    /// calls take long leaves others their turn.
+    pub max_file_jobs: usize,
     /// Bytes of a file that is read in one call; never more than fit into an answer. 48 MiB. The reference reads 512 MiB,
     /// which neither its own client nor this one accepts.
     pub max_read_file_bytes: u64,
@@ -173,6 +176,7 @@ impl Default for ServerConfig {
             max_requests_in_flight: 4_096,
             max_request_bytes_in_flight: 128 << 20,
             max_file_handles: 128,
+            max_file_jobs: 8,
             max_read_file_bytes: 48 << 20,
             max_file_bytes_in_flight: 8 << 20,
             max_answer_bytes: 64 << 20,

@@ -51,8 +51,14 @@ impl DirectoryEntry {
     ///
     /// # Errors
     ///
-    /// A [`PathUriError`] if `directory` belongs to no convention.
+    /// A [`PathUriError`] if `directory` belongs to no convention, or if there the name of the entry would lead somewhere
+    /// else, as one with `\\` does below a directory of Windows.
     pub fn path_in(&self, directory: &PathUri) -> Result<PathUri, PathUriError> {
+        let convention = directory.convention().unwrap_or(PathConvention::Posix);
+        if !is_name(self.raw_name.as_deref().unwrap_or(self.file_name.as_bytes()), convention) {
+            let (base, text) = (directory.to_string(), self.file_name.clone());
+            return Err(PathUriError::Join { base, text, reason: "it is not the name of an entry there" });
+        }
         match directory.to_native(directory.convention().map_or("", PathConvention::an_os))? {
             NativePath::Posix(mut path) => {
                 path.push(b'/');
@@ -65,5 +71,37 @@ impl DirectoryEntry {
                 PathUri::from_native(&NativePath::Windows(path))
             }
         }
+    }
+}
+
+/// Whether this can be the name of an entry of a directory in such a place. Any other leads out of the directory.
+pub(crate) fn is_name(name: &[u8], convention: PathConvention) -> bool {
+    let forbidden: &[u8] = match convention {
+        PathConvention::Posix => b"/\0",
+        PathConvention::Windows => b"/\\:\0",
+    };
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| forbidden.contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entrys_path_lies_in_the_directory_or_there_is_none() {
+        let [posix, windows] = ["file:///a", "file:///C:/a"].map(|text| PathUri::parse(text).unwrap());
+        let path = |name: &str, directory| DirectoryEntry::new(name, false, true).path_in(directory);
+        assert_eq!(path("b", &posix).unwrap().as_str(), "file:///a/b");
+        assert!(path("..\\b", &posix).is_ok() && path("C:", &posix).is_ok());
+        for name in ["", ".", "..", "../b", "/b"] {
+            assert!(matches!(path(name, &posix), Err(PathUriError::Join { .. })), "{name:?}");
+        }
+        assert_eq!(path("b", &windows).unwrap().as_str(), "file:///C:/a/b");
+        for name in ["..", "..\\b", "../b", "D:b", "b:stream"] {
+            assert!(matches!(path(name, &windows), Err(PathUriError::Join { .. })), "{name:?}");
+        }
+        let mut entry = DirectoryEntry::new("\u{FFFD}", false, true);
+        entry.raw_name = Some(b"/\xFF".to_vec());
+        assert!(entry.path_in(&posix).is_err());
     }
 }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub(crate) use self::entry::is_name;
 pub use self::entry::{DirectoryEntry, Metadata};
 pub use self::error::{FsError, InvalidFsRequest};
 pub use self::local::{LocalFileSystem, LocalFileSystemConfig};
@@ -38,6 +39,7 @@ pub(crate) use self::none::NoFileSystem;
 pub use self::options::{
     CopyOptions, CreateDirectoryOptions, OpenMode, ReadOptions, RemoveOptions, Symlinks, WriteOptions,
 };
+pub(crate) use self::stream::when_there_is_room;
 pub use self::stream::{BLOCKS_IN_FLIGHT, FileReader, FileWriter, STREAM_BLOCK_BYTES};
 pub use self::walk::{SkipReason, Skipped, Walk, WalkEntry, WalkFailure, WalkKind, WalkOptions};
 pub use self::watch::MissingWatch;
@@ -136,12 +138,13 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An [`FsError`]. Then a part of a tree may be copied; the error names what could not be.
+    /// An [`FsError`]. Then a part of a tree may be copied; the error names what could not be. A file that could not be
+    /// copied has its former content, except where it had to be written in place ([`WriteOptions`]) and the disk failed.
     async fn copy(&self, source: RequestPath, destination: RequestPath, options: CopyOptions) -> Result<(), FsError>;
 
     /// Watches for paths that do not exist, 1 to [`MAX_MISSING_PATHS`] of them, and for a present one to change. None if
     /// that is not possible: one of `missing` exists or passes through a link, `present` does not exist, or the place
-    /// cannot watch there.
+    /// cannot watch there. Of those who watch over one connection, all with a `present` must have the same one.
     ///
     /// A watch is a hint that looking again may have another result. It ends when one of `missing`, or a missing directory
     /// above it, appears; when its nearest existing directory is removed, renamed or has its mode changed; when `present`
@@ -186,7 +189,8 @@ pub trait FileHandle: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An [`FsError`]. A length out of range leaves the handle as it is; any other error closes it.
+    /// An [`FsError`]. A length out of range and `Busy` leave the handle as it is; any other error closes it. No offset is an
+    /// error: behind the end, the block is empty.
     ///
     /// # Cancel safety
     ///
@@ -209,7 +213,8 @@ pub trait FileHandle: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An [`FsError`], only if the place could not be told.
+    /// An [`FsError`], if the place could not be told, or if the system says only now that what was written found no room,
+    /// as it may on a network's file system. The file is closed all the same.
     async fn close(&self) -> Result<(), FsError>;
 }
 
@@ -249,6 +254,7 @@ pub const MAX_BLOCK_BYTES: usize = 1 << 20;
 /// Paths in one watch at most. 64, as the reference.
 pub const MAX_MISSING_PATHS: usize = 64;
 
-/// Bytes of a whole file that is read or written in one call, unless the options say otherwise. 48 MiB: what fits into one
-/// message of 64 MiB as base64.
+/// Bytes of a whole file that is read in one call, unless the options say otherwise. 48 MiB: what fits into one message of 64
+/// MiB as base64, but for the 12 KiB that the rest of the message takes. So many fewer bytes can be written in one call over
+/// a connection, or read through a path whose links are refused; on this machine, writes have no limit.
 pub const DEFAULT_WHOLE_FILE_BYTES: u64 = 48 << 20;

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_core::Stream;
@@ -26,7 +27,8 @@ pub const STREAM_BLOCK_BYTES: usize = 256 << 10;
 /// A file that is open for reading, as a [`Stream`] of [`Bytes`] and as [`AsyncRead`]. It ends at the end of the file as
 /// it is found; a file that grows meanwhile may end before its new end.
 ///
-/// After an error it has ended.
+/// After an error it has ended. That too many calls are under way is none: the block is asked for again after a pause, for
+/// which the runtime needs its time driver; likewise for [`FileWriter`].
 #[must_use = "a reader does nothing unless it is polled"]
 pub struct FileReader {
     handle: Arc<dyn FileHandle>,
@@ -76,7 +78,10 @@ impl FileReader {
         }
         while self.in_flight.len() < self.blocks_in_flight {
             let (handle, offset, length) = (Arc::clone(&self.handle), self.offset, self.block_bytes);
-            let block = Box::pin(async move { handle.read_block(offset, length).await?.checked(length) });
+            let block = Box::pin(async move {
+                let block = when_there_is_room(|| handle.read_block(offset, length)).await?;
+                block.checked(length)
+            });
             self.in_flight.push_back(Pending::Asked(block));
             self.offset = offset.saturating_add(length as u64);
         }
@@ -133,6 +138,25 @@ impl AsyncRead for FileReader {
         Poll::Ready(Ok(()))
     }
 }
+
+/// Makes a call as often as it finds that too many others are under way. Those end some day, and this one, which is a part
+/// of something larger, is not to fail for their sake.
+pub(crate) async fn when_there_is_room<T, F>(mut call: impl FnMut() -> F) -> Result<T, FsError>
+where
+    F: Future<Output = Result<T, FsError>>,
+{
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match call().await {
+            Err(FsError::Busy(_)) => tokio::time::sleep(pause).await,
+            done => return done,
+        }
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(320);
 
 impl fmt::Debug for FileReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,7 +227,8 @@ impl FileWriter {
     fn send_gathered(&mut self) {
         let (handle, offset, block) = (Arc::clone(&self.handle), self.offset, self.gathered.split().freeze());
         self.offset = offset.saturating_add(block.len() as u64);
-        self.in_flight.push(Box::pin(async move { handle.write_block(offset, block).await }));
+        let written = async move { when_there_is_room(|| handle.write_block(offset, block.clone())).await };
+        self.in_flight.push(Box::pin(written));
     }
 
     fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::fs;
 use crate::fs::{
     DirectoryEntry, Metadata, SkipReason, Skipped, Symlinks, Walk, WalkEntry, WalkFailure, WalkKind, WalkOptions,
+    is_name,
 };
 use crate::path_uri::{NativePath, PathConvention, PathUri};
 
@@ -95,15 +96,6 @@ impl fs::DirectoryEntry {
         entry.raw_name = raw_name;
         Ok(entry)
     }
-}
-
-/// Whether this can be the name of an entry of a directory.
-fn is_name(name: &[u8], convention: PathConvention) -> bool {
-    let forbidden: &[u8] = match convention {
-        PathConvention::Posix => b"/\0",
-        PathConvention::Windows => b"/\\:\0",
-    };
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| forbidden.contains(byte))
 }
 
 /// Whether `path` lies below `root` in such a place, and is no detour.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use longarm::fs::{FileSystem, WriteOptions};
 use rustix::fs::XattrFlags;
 
+use crate::roles::skipped;
 use crate::support::{Scratch, content, files, inode, mode};
 
 fn attribute(path: &std::path::Path, name: &CStr) -> Option<Vec<u8>> {
@@ -37,18 +38,18 @@ async fn owner_mode_attributes_and_lists_are_kept() {
     if is_root {
         chown(&path, Some(1001), Some(1002)).unwrap();
     } else {
-        eprintln!("SKIPPED in part: owners can only be given away by root");
+        skipped("a part", "owners can only be given away by root");
     }
     fs::set_permissions(&path, PermissionsExt::from_mode(0o4751)).unwrap();
     let large = vec![b'v'; 3000];
     let supported = rustix::fs::setxattr(&path, c"user.longarm", &large, XattrFlags::empty()).is_ok();
     if !supported {
-        eprintln!("SKIPPED in part: no extended attributes in the temporary directory");
+        skipped("a part", "no extended attributes in the temporary directory");
     }
     let list = access_list();
     let lists = rustix::fs::setxattr(&path, c"system.posix_acl_access", &list, XattrFlags::empty()).is_ok();
     if !lists {
-        eprintln!("SKIPPED in part: no access control lists in the temporary directory");
+        skipped("a part", "no access control lists in the temporary directory");
     }
     let (before, old) = (fs::metadata(&path).unwrap(), inode(&path));
     files().write(scratch.at("file"), "new".into(), WriteOptions::new()).await.unwrap();
@@ -73,8 +74,7 @@ async fn default_lists_of_a_directory_reach_new_files_and_do_not_stick_to_old_on
     fs::set_permissions(&old, PermissionsExt::from_mode(0o600)).unwrap();
     let list = access_list();
     if rustix::fs::setxattr(scratch.root(), c"system.posix_acl_default", &list, XattrFlags::empty()).is_err() {
-        eprintln!("SKIPPED: no access control lists in the temporary directory");
-        return;
+        return skipped("default lists", "no access control lists in the temporary directory");
     }
     fs::write(scratch.path("plain"), "x").unwrap();
     files().write(scratch.at("new"), "x".into(), WriteOptions::new()).await.unwrap();

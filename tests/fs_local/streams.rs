@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use longarm::error::{Disconnected, Sent};
+use longarm::error::{Busy, Disconnected, Sent};
 use longarm::fs::{Block, FileHandle, FileReader, FileSystem, FileWriter, FsError, OpenMode};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -176,6 +176,48 @@ async fn a_block_of_another_length_is_not_taken_for_the_one_that_was_asked_for()
         assert!(matches!(item, Some(Err(FsError::Peer(_)))), "{length} {eof}: {item:?}");
         assert!(reader.next().await.is_none());
     }
+}
+
+/// A file for which there is no room at every other call.
+#[derive(Debug, Default)]
+struct Crowded(Memory, AtomicUsize);
+
+impl Crowded {
+    fn turn(&self) -> Result<(), FsError> {
+        let full = self.1.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+        if full { Err(Busy { limit: 1 }.into()) } else { Ok(()) }
+    }
+}
+
+#[async_trait::async_trait]
+impl FileHandle for Crowded {
+    async fn read_block(&self, offset: u64, length: usize) -> Result<Block, FsError> {
+        self.turn()?;
+        self.0.read_block(offset, length).await
+    }
+
+    async fn write_block(&self, offset: u64, data: Bytes) -> Result<(), FsError> {
+        self.turn()?;
+        self.0.write_block(offset, data).await
+    }
+
+    async fn close(&self) -> Result<(), FsError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_waits_when_too_many_calls_are_under_way() {
+    let bytes = numbers(1_000);
+    let crowded = Arc::new(Crowded(Memory::containing(bytes.clone()), AtomicUsize::new(0)));
+    let mut reader = FileReader::new(Arc::clone(&crowded) as Arc<dyn FileHandle>, 0).blocks(3, 10);
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).await.unwrap();
+    assert_eq!(read, bytes);
+    let mut writer = FileWriter::new(Arc::clone(&crowded) as Arc<dyn FileHandle>, 0).blocks(3, 10);
+    writer.write_all(&bytes).await.unwrap();
+    writer.shutdown().await.unwrap();
+    assert_eq!(crowded.0.written(), bytes);
 }
 
 #[tokio::test]

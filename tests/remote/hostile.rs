@@ -4,7 +4,7 @@ use longarm::backend::{ExecBackend as _, Terminate};
 use longarm::config::ClientConfig;
 use longarm::error::{CallError, ConnectError, PeerMisbehaved, Sent, SignalError, SpawnError, WaitError, WriteError};
 use longarm::event::Event;
-use longarm::fs::{FsError, OpenMode, WalkOptions};
+use longarm::fs::{FsError, OpenMode, ReadOptions, WalkOptions};
 use serde_json::{Value, json};
 
 use crate::peer::{Peer, events, next_event, no_task_left, request, tasks};
@@ -234,4 +234,62 @@ async fn names_and_paths_that_lead_elsewhere_are_refused() {
     let walk = fs.walk("/dir".into(), WalkOptions::new());
     let error = answered(walk, &mut peer, "fs/walk", result).await.unwrap_err();
     assert!(matches!(error, FsError::Peer(PeerMisbehaved::BadResult { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_a_peer_says_of_a_size_is_not_believed() {
+    let (remote, mut peer) = Peer::open(&["fs"]).await;
+    let fs = remote.fs().unwrap();
+    let read = |most| fs.read("/file".into(), ReadOptions::new().max_bytes(most));
+    let error = answered(read(2), &mut peer, "fs/readFile", json!({"dataBase64": "aGVsbG8="})).await.unwrap_err();
+    assert!(matches!(error, FsError::TooLarge { size: Some(5), limit: 2, .. }), "{error:?}");
+
+    let (bytes, ()) = tokio::join!(read(u64::MAX), async {
+        let request = peer.expect("fs/readFile").await;
+        let size = 1_u64 << 62;
+        let detail = json!({"kind": "tooLarge", "path": "file:///file", "size": size, "limit": 4 << 20});
+        let error = json!({"code": -32600, "message": "file is too large", "data": {"longarm": detail}});
+        peer.fail(&request, error).await;
+        let request = peer.expect("fs/open").await;
+        let handle = request["params"]["handleId"].clone();
+        peer.answer(&request, json!({"handleId": handle})).await;
+        loop {
+            let request = peer.next().await.unwrap();
+            match request["method"].as_str() {
+                Some("fs/readBlock") if request["params"]["offset"] == 0 => {
+                    peer.answer(&request, json!({"chunk": "aGk=", "eof": true})).await;
+                }
+                Some("fs/readBlock") => peer.answer(&request, json!({"chunk": "", "eof": true})).await,
+                Some("fs/close") => break peer.answer(&request, json!({})).await,
+                _ => panic!("{request}"),
+            }
+        }
+    });
+    assert_eq!(bytes.unwrap(), "hi");
+}
+
+#[tokio::test]
+async fn a_file_that_says_it_is_empty_is_read_from_a_plain_peer_in_blocks() {
+    let (remote, mut peer) = Peer::open(&[]).await;
+    let fs = remote.fs().unwrap();
+    let (bytes, ()) = tokio::join!(fs.read("/proc/file".into(), ReadOptions::new()), async {
+        let request = peer.expect("fs/getMetadata").await;
+        let times = json!({"createdAtMs": 0, "modifiedAtMs": 0, "size": 0, "isDirectory": false, "isFile": true});
+        peer.answer(&request, times).await;
+        let request = peer.expect("fs/open").await;
+        let handle = request["params"]["handleId"].clone();
+        peer.answer(&request, json!({"handleId": handle})).await;
+        loop {
+            let request = peer.next().await.unwrap();
+            match request["method"].as_str() {
+                Some("fs/readBlock") if request["params"]["offset"] == 0 => {
+                    peer.answer(&request, json!({"chunk": "aGk=", "eof": true})).await;
+                }
+                Some("fs/readBlock") => peer.answer(&request, json!({"chunk": "", "eof": true})).await,
+                Some("fs/close") => break peer.answer(&request, json!({})).await,
+                _ => panic!("{request}"),
+            }
+        }
+    });
+    assert_eq!(bytes.unwrap(), "hi");
 }

@@ -6,6 +6,7 @@ mod client;
 mod codex_client;
 mod cuts;
 mod ends;
+mod files;
 mod hostile;
 mod http;
 mod load;

@@ -232,6 +232,8 @@ impl ExecBackend for Local {
             if self.registry.ended().await {
                 self.spawner.shut_down().await;
             }
+            // A write that has begun is whole when it has ended, and leaves nothing beside the file.
+            self.fs.idle().await;
         };
         let limit = self.config.close_grace.saturating_add(CLOSE_MARGIN);
         // What is left then can be asked for.

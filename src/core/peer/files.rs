@@ -11,6 +11,7 @@
 //!
 //! - Requests that name one handle are carried out one after another, in the order in which they came. All others go on
 //!   side by side.
+//! - A bounded number of jobs is under way at a time; others wait for their turn.
 //! - What is read counts towards a bound from before it is read until its answer leaves; reads above it wait, in order.
 //!   A read may exceed it alone, when nothing else is on its way. A whole file whose size is not known is read with a
 //!   small limit first, and again with a larger one if it needs that. The entries of directories are counted when they
@@ -19,7 +20,7 @@
 //!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet. That is at
 //!   most as large as a message may be: see [`fit`](super::fit).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -46,12 +47,16 @@ pub(super) struct Files {
     /// Files that are open, or being opened.
     open: usize,
     running: HashMap<Ticket, Running>,
-    /// Reads that wait for room.
+    /// What waits for its turn.
     waiting: VecDeque<(Ticket, FileJob)>,
+    /// How many jobs the place was asked to do and has not done.
+    begun: usize,
     /// Bytes that are being read, or in answers that wait to leave.
     held_bytes: usize,
     /// Answers with many bytes.
     answers: VecDeque<(RequestId, Reply)>,
+    /// Jobs that were begun and whose end concerns nobody.
+    given_up: HashSet<Ticket>,
     /// As much output goes before the next of them.
     owed_bytes: usize,
     last_watch: Option<u64>,
@@ -74,6 +79,10 @@ struct Running {
     /// The bytes that are set aside for it.
     reserved: usize,
     handle: Option<String>,
+    /// Whether it has left for the place.
+    begun: bool,
+    /// Whether it changes something.
+    changes: bool,
     /// Towards a whole file that is read: how to read it again with a larger limit.
     whole: Option<WholeRead>,
 }
@@ -133,6 +142,11 @@ impl Files {
         self.held_bytes
     }
 
+    /// Whether something is being changed.
+    pub(super) fn is_changing(&self) -> bool {
+        self.running.values().any(|running| running.begun && running.changes)
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         !self.answers.is_empty() || self.watch.as_ref().is_some_and(|watch| watch.state == WatchState::Changed)
     }
@@ -174,7 +188,7 @@ impl Peer {
                     ReadOptions::new().symlinks(symlinks(params.follow_symlinks)).max_bytes(largest.min(at_first));
                 let whole = WholeRead { path: params.path, options, largest };
                 let job = whole.job();
-                self.run_job(Running { call, method, reserved: 0, handle: None, whole: Some(whole) }, job);
+                self.run_job(Running { whole: Some(whole), ..Running::new(call, method, None) }, job);
                 return;
             }
             FileRequest::WriteFile(params) => match params.data_base64.0 {
@@ -228,7 +242,7 @@ impl Peer {
     }
 
     fn run_file(&mut self, call: Call, method: &'static str, handle: Option<String>, job: FileJob) -> Option<Ticket> {
-        self.run_job(Running { call, method, reserved: 0, handle, whole: None }, job)
+        self.run_job(Running::new(call, method, handle), job)
     }
 
     fn run_job(&mut self, running: Running, job: FileJob) -> Option<Ticket> {
@@ -237,7 +251,7 @@ impl Peer {
         let files = &mut self.connection.as_mut()?.files;
         let again = running.reserved > 0;
         files.held_bytes -= running.reserved;
-        files.running.insert(ticket, Running { reserved, ..running });
+        files.running.insert(ticket, Running { reserved, begun: false, changes: changes(&job), ..running });
         if again {
             // It has had its turn.
             files.waiting.push_front((ticket, job));
@@ -248,14 +262,22 @@ impl Peer {
         Some(ticket)
     }
 
-    /// Begins what has room. Only what reads waits.
+    /// Begins what has room.
     fn admit_files(&mut self) {
         let limit = self.config.max_file_bytes_in_flight;
+        let most = self.config.max_file_jobs.max(1);
         let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
         let mut full = false;
         let mut index = 0;
-        while let Some((ticket, _)) = files.waiting.get(index) {
-            let reserved = files.running.get(ticket).map_or(0, |running| running.reserved);
+        while files.begun < most
+            && let Some((ticket, _)) = files.waiting.get(index)
+        {
+            let Some(running) = files.running.get_mut(ticket) else {
+                // It was given up.
+                files.waiting.remove(index);
+                continue;
+            };
+            let reserved = running.reserved;
             let fits = files.held_bytes == 0 || files.held_bytes.saturating_add(reserved) <= limit;
             if reserved > 0 && (full || !fits) {
                 // Nothing that reads goes before it, so that it gets its turn.
@@ -263,6 +285,8 @@ impl Peer {
                 index += 1;
                 continue;
             }
+            running.begun = true;
+            files.begun += 1;
             files.held_bytes += reserved;
             if let Some((ticket, job)) = files.waiting.remove(index) {
                 self.actions.push_back(Action::File { ticket, job });
@@ -367,7 +391,15 @@ impl Peer {
     /// What was asked of the place's files has ended.
     pub(super) fn file_done(&mut self, ticket: Ticket, mut result: Result<FileResult, FsError>) {
         let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
-        let Some(mut running) = files.running.remove(&ticket) else { return };
+        let Some(mut running) = files.running.remove(&ticket) else {
+            // One that was given up has taken a place until now.
+            if files.given_up.remove(&ticket) {
+                files.begun -= 1;
+                self.admit_files();
+            }
+            return;
+        };
+        files.begun -= 1;
         if let (Some(whole), Err(error)) = (running.whole.take(), &mut result) {
             let (asked, largest) = (whole.options.max_bytes, whole.largest);
             if let Some(again) = whole.again(error) {
@@ -404,6 +436,10 @@ impl Peer {
             files.watch_answered(ticket, watching);
             self.answer(call, Reply::Watching(watching));
             return;
+        }
+        if let (Err(FsError::UnknownHandle { handle: named }), Some(id)) = (&mut result, &handle) {
+            // The place has its own names.
+            named.clone_from(id);
         }
         let reply = self.file_reply(result, method, handle.as_deref());
         let reply = fit::fitting(reply, &call.id, method, self.config.max_answer_bytes);
@@ -472,6 +508,9 @@ impl Peer {
         if let Some(Watch { state: WatchState::Asking(ticket), .. }) = files.watch.take()
             && let Some(former) = files.running.remove(&ticket)
         {
+            if former.begun {
+                files.given_up.insert(ticket);
+            }
             self.answer(former.call, Reply::Watching(false));
         }
         if !rises || missing.is_empty() || missing.len() > MAX_WATCHED_PATHS {
@@ -505,6 +544,34 @@ impl Files {
         if watching {
             self.watch = Some(Watch { state: WatchState::Watching, ..watch });
         }
+    }
+}
+
+impl Running {
+    fn new(call: Call, method: &'static str, handle: Option<String>) -> Self {
+        Self { call, method, reserved: 0, handle, begun: false, changes: false, whole: None }
+    }
+}
+
+/// Whether half of a job would be worse than none or all of it.
+fn changes(job: &FileJob) -> bool {
+    match job {
+        FileJob::Write { .. }
+        | FileJob::WriteBlock { .. }
+        | FileJob::Open { mode: OpenMode::Replace | OpenMode::Update, .. }
+        | FileJob::Close { .. }
+        | FileJob::CreateDirectory { .. }
+        | FileJob::Remove { .. }
+        | FileJob::Copy { .. }
+        | FileJob::PrivateDirectory => true,
+        FileJob::Open { mode: OpenMode::Read, .. }
+        | FileJob::Read { .. }
+        | FileJob::ReadBlock { .. }
+        | FileJob::Canonicalize { .. }
+        | FileJob::Metadata { .. }
+        | FileJob::ReadDirectory { .. }
+        | FileJob::Walk { .. }
+        | FileJob::Watch { .. } => false,
     }
 }
 

@@ -76,7 +76,7 @@ use self::timers::{Timer, Timers};
 use super::replay::Reader;
 use super::stdin_queue::StdinQueue;
 use crate::config::ServerConfig;
-use crate::error::{PeerMisbehaved, WaitError};
+use crate::error::{Busy, PeerMisbehaved, RpcError, WaitError};
 use crate::event::Event;
 use crate::info::{EnvironmentInfo, Features};
 use crate::request::ProcessId;
@@ -85,6 +85,7 @@ use crate::wire;
 use crate::wire::RequestId;
 use crate::wire::codec::{self, Message, Payload};
 use crate::wire::extension::{AckParams, Offer};
+use crate::wire::fs_error;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::{self, Notification};
 
@@ -139,6 +140,14 @@ struct Connection {
     call_bytes: usize,
     files: Files,
     http: Http,
+}
+
+/// Why a request is refused whatever it asks for.
+enum Refusal {
+    /// It may not be made.
+    Never(String),
+    /// There is no room for it now.
+    TooMany(String),
 }
 
 /// Stop reading from a client that leaves so many of its answers unread.
@@ -389,8 +398,17 @@ impl Peer {
             Ok(request) => request,
             Err(fault) => return self.push_answer(id, Reply::Fault(fault)),
         };
-        if let Some(fault) = self.refusal(&id, &request, bytes) {
-            self.push_answer(id, Reply::Fault(Fault::invalid_request(fault)));
+        if let Some(refusal) = self.refusal(&id, &request, bytes) {
+            let fault = match (&request, refusal) {
+                // Such a client knows that it may ask again.
+                (Request::File(_), Refusal::TooMany(text)) if self.features().fs => {
+                    let limit = self.connection.as_ref().map_or(0, |connection| connection.calls);
+                    let busy = fs_error::to_rpc(&Busy { limit }.into(), "", true);
+                    RpcError { message: text, ..busy }.into()
+                }
+                (_, Refusal::Never(text) | Refusal::TooMany(text)) => Fault::invalid_request(text),
+            };
+            self.push_answer(id, Reply::Fault(fault));
             return self.note_refusal(&request);
         }
         let Some(connection) = &mut self.connection else { return };
@@ -401,33 +419,36 @@ impl Peer {
     }
 
     /// Why a request is refused whatever it asks for: the state of the handshake, or a limit.
-    fn refusal(&self, id: &RequestId, request: &Request, bytes: usize) -> Option<String> {
+    fn refusal(&self, id: &RequestId, request: &Request, bytes: usize) -> Option<Refusal> {
         let connection = self.connection.as_ref()?;
         if matches!(request, Request::Initialize(_)) {
-            return Some("initialize may only be sent once per connection".into());
+            return Some(Refusal::Never("initialize may only be sent once per connection".into()));
         }
         if !connection.initialized {
-            return Some(format!("client must send initialized before using {} methods", request.family()));
+            let text = format!("client must send initialized before using {} methods", request.family());
+            return Some(Refusal::Never(text));
         }
         if reply::id_bytes(id) > MAX_REQUEST_ID_BYTES {
-            return Some(format!("a request id is longer than {MAX_REQUEST_ID_BYTES} bytes"));
+            return Some(Refusal::Never(format!("a request id is longer than {MAX_REQUEST_ID_BYTES} bytes")));
         }
         let limit = self.config.max_requests_in_flight;
         // A client that has filled the limit can still end processes and ask for things.
         let reserve = if request.may_wait() { 0 } else { RESERVED_CALLS };
         if connection.calls >= limit.saturating_add(reserve) {
-            return Some(format!("more than {limit} requests without an answer"));
+            return Some(Refusal::TooMany(format!("more than {limit} requests without an answer")));
         }
         let limit = self.config.max_request_bytes_in_flight;
         if let Some((process, size)) = self.input_of(request) {
             // What its process has room for is taken however much waits for others.
             let (before, after) = (process.stdin.excess_bytes(), process.stdin.excess_with(size));
             let too_much = after > before && self.stdin_excess.saturating_add(after - before) > limit;
-            return too_much.then(|| format!("more than {limit} bytes of input wait for processes to read theirs"));
+            let text = || format!("more than {limit} bytes of input wait for processes to read theirs");
+            return too_much.then(|| Refusal::TooMany(text()));
         }
         let reserve = if request.may_wait() { 0 } else { RESERVED_BYTES };
         if connection.call_bytes.saturating_add(bytes) > limit.saturating_add(reserve) {
-            return Some(format!("more than {limit} bytes of requests without an answer"));
+            let text = format!("more than {limit} bytes of requests without an answer");
+            return Some(Refusal::TooMany(text));
         }
         None
     }
@@ -491,9 +512,10 @@ impl Peer {
         }
     }
 
-    /// Whether all processes are closed, and the client was handed all that there was to say.
+    /// Whether all processes are closed, no file is being changed, and the client was handed all that there was to say.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.unfinished().next().is_none() && !self.wants_transmit(true)
+        let is_changing = self.connection.as_ref().is_some_and(|connection| connection.files.is_changing());
+        self.unfinished().next().is_none() && !is_changing && !self.wants_transmit(true)
     }
 
     /// The processes that have not ended themselves. What an exited one left behind is no longer the session's, though

@@ -11,7 +11,8 @@ use crate::fs::DEFAULT_WHOLE_FILE_BYTES;
 pub struct LocalFileSystemConfig {
     /// The largest file that is read whole unless the call says otherwise, in bytes. 48 MiB.
     pub max_read_bytes: u64,
-    /// Calls that wait for the file system at a time; more wait for their turn. 32.
+    /// Calls that wait for the file system at a time; more wait for their turn. 32. A quarter as many walks, copies and
+    /// removals besides.
     pub blocking_calls: usize,
     /// The temporary directory. By default there is none, and calls that need it are refused.
     pub temp_dir: Option<PathBuf>,

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::os::{self, Access, Dir, Kind, Look};
 use super::path::split;
+use super::pool::Wanted;
 use super::read::failure_inside;
 use super::tree::Tree;
 use super::write;
 use crate::fs::{CopyOptions, FsError, InvalidFsRequest, Symlinks};
 
-pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions) -> Result<(), FsError> {
+pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions, wanted: &Wanted) -> Result<(), FsError> {
     let failed = |error| FsError::from_io("copy", source, error);
     let (parent, name) = split(source);
     let dir = Dir::open(parent, Symlinks::Follow).map_err(failed)?;
@@ -30,7 +31,7 @@ pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions) -> R
             let to = to.map_err(|error| FsError::from_io("create", destination, error))?;
             copy_symlink(&dir, name, source, &to, to_name, destination)
         }
-        Kind::Directory if options.recursive => copy_directory(&dir, name, source, destination),
+        Kind::Directory if options.recursive => copy_directory(&dir, name, source, destination, wanted),
         Kind::Directory => Err(InvalidFsRequest::CopyOfDirectory { path: source.into() }.into()),
         Kind::Device | Kind::Other => Err(InvalidFsRequest::CopyOfSpecial { path: source.into() }.into()),
     }
@@ -64,7 +65,7 @@ fn is_same(one: &Dir, one_name: &OsStr, other: &Dir, other_name: &OsStr) -> bool
     matches!((one.look(one_name), other.look(other_name)), (Ok(one), Ok(other)) if one.id == other.id)
 }
 
-fn copy_directory(dir: &Dir, name: &OsStr, source: &Path, destination: &Path) -> Result<(), FsError> {
+fn copy_directory(dir: &Dir, name: &OsStr, source: &Path, destination: &Path, wanted: &Wanted) -> Result<(), FsError> {
     let failed = |error| FsError::from_io("copy", source, error);
     let from = Tree::new(source, dir.open_directory(name).map_err(failed)?).map_err(failed)?;
     let id = from.dir().and_then(Dir::id).map_err(failed)?;
@@ -79,7 +80,7 @@ fn copy_directory(dir: &Dir, name: &OsStr, source: &Path, destination: &Path) ->
     let failed = |error| FsError::from_io("create", destination, error);
     fs::create_dir_all(destination).map_err(failed)?;
     let to = Dir::open(destination, Symlinks::Follow).map_err(failed)?;
-    copy_tree(from, Tree::new(destination, to).map_err(failed)?)
+    copy_tree(from, Tree::new(destination, to).map_err(failed)?, wanted)
 }
 
 /// The canonical path of the lowest directory above a path, or at it, that exists.
@@ -94,9 +95,10 @@ fn nearest_directory(path: &Path) -> io::Result<PathBuf> {
     Err(missing)
 }
 
-fn copy_tree(mut from: Tree, mut to: Tree) -> Result<(), FsError> {
+fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsError> {
     let mut pending = vec![names(&from)?];
     while let Some(names_here) = pending.last_mut() {
+        wanted.check()?;
         let Some(name) = names_here.pop() else {
             pending.pop();
             for tree in [&mut from, &mut to] {

@@ -82,7 +82,7 @@ fn create_all_without_symlinks(path: &Path) -> io::Result<()> {
 pub(super) fn read(path: &Path) -> Result<Vec<DirectoryEntry>, FsError> {
     let listed = list(path).map_err(|error| FsError::from_io("read", path, error))?;
     let shown = listed.into_iter().filter_map(|entry| {
-        let target = entry.target?;
+        let target = entry.target.ok()?;
         let file_name = entry.name.to_string_lossy().into_owned();
         let raw_name = os::raw_name(&entry.name, &file_name);
         let [is_directory, is_file] = [Kind::Directory, Kind::File].map(|kind| target == kind);
@@ -95,8 +95,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<DirectoryEntry>, FsError> {
 pub(super) struct Listed {
     pub(super) name: std::ffi::OsString,
     pub(super) is_symlink: bool,
-    /// What it is or leads to. None if that cannot be examined.
-    pub(super) target: Option<Kind>,
+    /// What it is or leads to, if that can be examined.
+    pub(super) target: io::Result<Kind>,
 }
 
 /// The entries of a directory, in the order of the system.
@@ -105,12 +105,12 @@ pub(super) fn list(path: &Path) -> io::Result<Vec<Listed>> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         // Most file systems say what an entry is with its name; only links have to be examined.
-        let Ok(kind) = entry.file_type() else { continue };
-        let is_symlink = kind.is_symlink();
+        let kind = entry.file_type();
+        let is_symlink = kind.as_ref().is_ok_and(fs::FileType::is_symlink);
         let target = if is_symlink {
-            fs::metadata(entry.path()).ok().map(|found| os::kind_of(found.file_type()))
+            fs::metadata(entry.path()).map(|found| os::kind_of(found.file_type()))
         } else {
-            Some(os::kind_of(kind))
+            kind.map(os::kind_of)
         };
         listed.push(Listed { name: entry.file_name(), is_symlink, target });
     }

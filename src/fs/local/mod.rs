@@ -1,6 +1,7 @@
 //! The files of this machine.
 //!
-//! Calls run on the blocking threads of the runtime, a bounded number at a time. On Unix systems, where links are not to
+//! Calls run on the blocking threads of the runtime, a bounded number at a time, those on trees apart from the others; one
+//! on a tree stops when nobody waits for it any more. On Unix systems, where links are not to
 //! be followed, paths are resolved by descriptors, so that what was checked is what is used; on Linux in one system call.
 
 mod config;
@@ -52,13 +53,22 @@ use crate::path_uri::PathUri;
 pub struct LocalFileSystem {
     config: LocalFileSystemConfig,
     pool: Pool,
+    /// Calls on whole trees have their own threads: they take long, and many of them are not to hold up the others.
+    trees: Pool,
 }
 
 impl LocalFileSystem {
     /// The files of this machine, with these settings.
     pub fn new(config: LocalFileSystemConfig) -> Self {
         let pool = Pool::new(config.blocking_calls);
-        Self { config, pool }
+        let trees = Pool::new(config.blocking_calls / 4);
+        Self { config, pool, trees }
+    }
+
+    /// Waits until no call runs.
+    pub(crate) async fn idle(&self) {
+        self.pool.idle().await;
+        self.trees.idle().await;
     }
 
     fn configured_temp_dir(&self) -> Result<PathBuf, FsError> {
@@ -113,17 +123,17 @@ impl FileSystem for LocalFileSystem {
 
     async fn walk(&self, path: RequestPath, options: WalkOptions) -> Result<Walk, FsError> {
         let path = resolve(&path)?;
-        self.pool.run(move || walk::walk(&path, options)).await
+        self.trees.run_until_dropped(move |wanted| walk::walk(&path, options, wanted)).await
     }
 
     async fn remove(&self, path: RequestPath, options: RemoveOptions) -> Result<(), FsError> {
         let path = resolve(&path)?;
-        self.pool.run(move || remove::remove(&path, options)).await
+        self.trees.run_until_dropped(move |wanted| remove::remove(&path, options, wanted)).await
     }
 
     async fn copy(&self, source: RequestPath, destination: RequestPath, options: CopyOptions) -> Result<(), FsError> {
         let (source, destination) = (resolve(&source)?, resolve(&destination)?);
-        self.pool.run(move || copy::copy(&source, &destination, options)).await
+        self.trees.run_until_dropped(move |wanted| copy::copy(&source, &destination, options, wanted)).await
     }
 
     async fn watch_missing(

@@ -11,6 +11,10 @@ pub(super) fn resolve(path: &RequestPath) -> Result<PathBuf, InvalidFsRequest> {
         RequestPath::Uri(uri) => uri.to_host_native_path()?,
         RequestPath::Native(native) => native.clone(),
     };
+    let bytes = native.as_os_str().len();
+    if bytes > MAX_PATH_BYTES {
+        return Err(InvalidFsRequest::Other(format!("a path of {bytes} bytes is longer than {MAX_PATH_BYTES}")));
+    }
     if native.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(InvalidFsRequest::Nul { path: path.clone() });
     }
@@ -29,6 +33,9 @@ pub(super) fn resolve(path: &RequestPath) -> Result<PathBuf, InvalidFsRequest> {
     }
     Ok(resolved)
 }
+
+/// Bytes of the longest path that is looked at. Longer than any system takes, and short enough that nothing takes long.
+const MAX_PATH_BYTES: usize = 128 << 10;
 
 /// The directory of a path, and its name there. The root is `.` in itself.
 pub(super) fn split(path: &Path) -> (&Path, &OsStr) {
@@ -66,6 +73,8 @@ mod tests {
             resolve(&foreign.into()),
             Err(InvalidFsRequest::ForeignPath { uri: "file:///C:/x".into(), os: std::env::consts::OS.into() })
         );
+        let long = format!("/{}", "a/".repeat(MAX_PATH_BYTES / 2));
+        assert!(matches!(resolve(&long.into()), Err(InvalidFsRequest::Other(_))));
         // The opaque form carries what a plain one cannot: here a NUL.
         let opaque = PathUri::from_host_native_path("/a\0b").unwrap();
         assert_eq!(resolve(&opaque.clone().into()), Err(InvalidFsRequest::Nul { path: opaque.into() }));

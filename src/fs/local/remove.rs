@@ -6,28 +6,29 @@ use std::path::Path;
 
 use super::os::{Dir, Kind};
 use super::path::split;
+use super::pool::Wanted;
 use super::read::failure;
 use super::tree::Tree;
 use crate::fs::{FsError, InvalidFsRequest, RemoveOptions, Symlinks};
 
-pub(super) fn remove(path: &Path, options: RemoveOptions) -> Result<(), FsError> {
+pub(super) fn remove(path: &Path, options: RemoveOptions, wanted: &Wanted) -> Result<(), FsError> {
     if path.file_name().is_none() {
         return Err(InvalidFsRequest::Other(format!("the root directory {path:?} cannot be removed")).into());
     }
-    match remove_present(path, options) {
+    match remove_present(path, options, wanted) {
         Err(FsError::NotFound { .. }) if options.force => Ok(()),
         removed => removed,
     }
 }
 
-fn remove_present(path: &Path, options: RemoveOptions) -> Result<(), FsError> {
+fn remove_present(path: &Path, options: RemoveOptions, wanted: &Wanted) -> Result<(), FsError> {
     let failed = |error| failure("remove", path, options.symlinks, error);
     let (parent, name) = split(path);
     let dir = Dir::open(parent, options.symlinks).map_err(failed)?;
     match dir.look(name).map_err(failed)?.kind {
         Kind::Directory if options.recursive => {
             let inside = dir.open_directory(name).map_err(failed)?;
-            empty(Tree::new(path, inside).map_err(failed)?)?;
+            empty(Tree::new(path, inside).map_err(failed)?, wanted)?;
             match dir.remove_directory(name) {
                 // Somebody else was faster, when we had begun already.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -43,10 +44,11 @@ fn remove_present(path: &Path, options: RemoveOptions) -> Result<(), FsError> {
 }
 
 /// Removes all that is in a directory, the deepest first.
-fn empty(mut tree: Tree) -> Result<(), FsError> {
+fn empty(mut tree: Tree, wanted: &Wanted) -> Result<(), FsError> {
     let failed = |path: &Path, error| FsError::from_io("remove", path, error);
     let mut pending = vec![names(&tree)?];
     while let Some(names_here) = pending.last_mut() {
+        wanted.check()?;
         let Some(name) = names_here.pop() else {
             pending.pop();
             let here = tree.path().to_path_buf();

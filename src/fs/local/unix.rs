@@ -99,7 +99,7 @@ pub(super) fn open_file(path: &Path, access: Access) -> io::Result<File> {
 /// The permission bits of a new file, less what the process's mask takes away.
 pub(super) const NEW_FILE_MODE: u32 = 0o666;
 
-/// An open directory. It is only a place to start from: it needs no permission to read.
+/// An open directory. It is only a place to start from: on Linux it needs no permission to read.
 #[derive(Debug)]
 pub(super) struct Dir(OwnedFd);
 
@@ -302,6 +302,11 @@ pub(super) fn raw_name(name: &OsStr, text: &str) -> Option<Vec<u8>> {
 /// Whether no more files can be opened.
 pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Whether a link leads to itself.
+pub(super) fn is_link_loop(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
 /// Gives an open file these permission bits.

@@ -7,17 +7,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::directory::{self, Listed};
-use super::os::Kind;
+use super::os::{self, Kind};
+use super::pool::Wanted;
 use crate::fs::{FsError, InvalidFsRequest, SkipReason, Skipped, Walk, WalkEntry, WalkFailure, WalkKind, WalkOptions};
 use crate::path_uri::PathUri;
 
 /// Walks through what lies below a directory.
-pub(super) fn walk(root: &Path, options: WalkOptions) -> Result<Walk, FsError> {
+pub(super) fn walk(root: &Path, options: WalkOptions, wanted: &Wanted) -> Result<Walk, FsError> {
     check(options)?;
     let failed = |error| FsError::from_io("examine", root, error);
     let is_directory = fs::metadata(root).map_err(failed)?.is_dir();
     let is_symlink = fs::symlink_metadata(root).map_err(failed)?.is_symlink();
-    let mut walker = Walker { options, walk: Walk::default(), skipped: Vec::new(), examined: 0, seen: HashSet::new() };
+    let (walk, skipped, seen) = (Walk::default(), Vec::new(), HashSet::new());
+    let mut walker = Walker { options, wanted, walk, skipped, examined: 0, seen };
     if is_directory && (options.follow_directory_symlinks || !is_symlink) {
         walker.run(root)?;
     }
@@ -36,8 +38,14 @@ fn check(options: WalkOptions) -> Result<(), InvalidFsRequest> {
     Ok(())
 }
 
-struct Walker {
+/// Whether this is said of a link whose target does not exist, or that leads to itself.
+fn leads_nowhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || os::is_link_loop(error)
+}
+
+struct Walker<'a> {
     options: WalkOptions,
+    wanted: &'a Wanted,
     walk: Walk,
     skipped: Vec<Skipped>,
     examined: u64,
@@ -46,7 +54,7 @@ struct Walker {
     seen: HashSet<PathBuf>,
 }
 
-impl Walker {
+impl Walker<'_> {
     fn run(&mut self, root: &Path) -> Result<(), FsError> {
         let mut queue = VecDeque::from([(root.to_path_buf(), 0)]);
         if self.options.follow_directory_symlinks {
@@ -68,10 +76,20 @@ impl Walker {
             };
             listed.sort_unstable_by(|one, other| one.name.as_encoded_bytes().cmp(other.name.as_encoded_bytes()));
             for entry in listed {
+                self.wanted.check()?;
                 let path = directory.join(&entry.name);
-                let Some(target) = entry.target else {
-                    self.skip(&path, SkipReason::DanglingSymlink)?;
-                    continue;
+                let target = match &entry.target {
+                    Ok(target) => *target,
+                    Err(error) if entry.is_symlink && leads_nowhere(error) => {
+                        self.skip(&path, SkipReason::DanglingSymlink)?;
+                        continue;
+                    }
+                    // It went meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => {
+                        self.fail(&path, error)?;
+                        continue;
+                    }
                 };
                 if self.examined == self.options.max_entries {
                     self.walk.truncated = true;

@@ -8,7 +8,7 @@ use std::os::windows::io::AsRawHandle;
 use std::path::{Path, PathBuf};
 
 use windows::Win32::Foundation::{
-    ERROR_TOO_MANY_OPEN_FILES, ERROR_UNABLE_TO_MOVE_REPLACEMENT, HANDLE, HLOCAL, LocalFree,
+    ERROR_CANT_RESOLVE_FILENAME, ERROR_TOO_MANY_OPEN_FILES, ERROR_UNABLE_TO_MOVE_REPLACEMENT, HANDLE, HLOCAL, LocalFree,
 };
 use windows::Win32::Security::Authorization::{ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1};
 use windows::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
@@ -287,6 +287,11 @@ pub(super) fn raw_name(_name: &OsStr, _text: &str) -> Option<Vec<u8>> {
 /// Whether no more files can be opened.
 pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == i32::try_from(ERROR_TOO_MANY_OPEN_FILES.0).ok()
+}
+
+/// Whether a link leads to itself.
+pub(super) fn is_link_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == i32::try_from(ERROR_CANT_RESOLVE_FILENAME.0).ok()
 }
 
 /// Lets an open file be written to, or not.

@@ -89,6 +89,10 @@ impl FileHandle for RemoteFile {
     async fn read_block(&self, offset: u64, length: usize) -> Result<Block, FsError> {
         check_length(length)?;
         self.check_open()?;
+        if i64::try_from(offset).is_err() {
+            // No file reaches that far, and not every place knows what to say to it.
+            return Ok(Block::new(Bytes::new(), true));
+        }
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: length as u64 };
         let encode = move |id: &RequestId| codec::encode_request::<method::ReadBlock>(id, &params);
         let answer = self.remote.ask_raw(method::ReadBlock::NAME, false, encode).await;

@@ -9,7 +9,7 @@ use super::{Peer, RemoteFileSystem, error, file_bytes, uri};
 use crate::backend::remote::result_of;
 use crate::fs::{
     DEFAULT_WHOLE_FILE_BYTES, FileHandle as _, FileSystem as _, FsError, MAX_BLOCK_BYTES, OpenMode, ReadOptions,
-    RequestPath, Symlinks,
+    RequestPath, Symlinks, when_there_is_room,
 };
 use crate::wire::RequestId;
 use crate::wire::codec;
@@ -29,15 +29,17 @@ impl RemoteFileSystem {
             // The peer keeps the limit itself, and says what the size is.
             match self.read_message(&path, options.symlinks, Some(one_message), &peer).await {
                 Err(FsError::TooLarge { size, .. }) => size,
-                other => return other,
+                // It may not.
+                other => return within(other?, path, one_message),
             }
         } else {
             let size = self.metadata(path.clone(), options.symlinks).await?.size;
-            if size <= one_message {
+            // Files that the kernel makes up say that they are empty, and may have any size; the peer knows no limit.
+            if size <= one_message && (size > 0 || !in_blocks) {
                 let bytes = self.read_message(&path, options.symlinks, None, &peer).await?;
                 return within(bytes, path, limit);
             }
-            Some(size)
+            Some(size).filter(|size| *size > 0)
         };
         let largest = if in_blocks { limit } else { one_message };
         if !in_blocks || known_size.is_some_and(|size| size > limit) {
@@ -83,7 +85,8 @@ async fn read_blocks(
     limit: u64,
     known_size: Option<u64>,
 ) -> Result<Bytes, FsError> {
-    let capacity = known_size.unwrap_or(0).min(limit);
+    // What the peer says of the size is no reason to set aside more than what is on its way.
+    let capacity = known_size.unwrap_or(0).min(limit).min((BLOCKS_ON_THEIR_WAY * MAX_BLOCK_BYTES) as u64);
     let mut bytes = BytesMut::with_capacity(usize::try_from(capacity).unwrap_or(0));
     let mut offset = 0_u64;
     let mut blocks = FuturesOrdered::new();
@@ -91,7 +94,7 @@ async fn read_blocks(
         // Of a file whose size is known, no more than one block behind it is asked for.
         while blocks.len() < BLOCKS_ON_THEIR_WAY && (blocks.is_empty() || known_size.is_none_or(|size| offset <= size))
         {
-            blocks.push_back(file.read_block(offset, MAX_BLOCK_BYTES));
+            blocks.push_back(when_there_is_room(move || file.read_block(offset, MAX_BLOCK_BYTES)));
             offset += MAX_BLOCK_BYTES as u64;
         }
         let Some(block) = blocks.next().await else { return Ok(bytes.freeze()) };

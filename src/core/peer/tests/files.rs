@@ -50,7 +50,8 @@ fn not_found() -> FsError {
 #[test]
 fn a_sandbox_is_refused_and_never_ignored() {
     for extended in [false, true] {
-        let mut rig = Rig::attached(extended);
+        let mut rig = Rig::with(|config| config.max_file_jobs = usize::MAX);
+        rig.attach(extended);
         let path = "file:///a";
         for (method, params) in [
             ("fs/readFile", json!({"path": path})),
@@ -371,6 +372,66 @@ fn a_client_that_does_not_take_its_blocks_is_still_heard() {
         rig.collect();
     }
     assert_eq!(answers, 21, "and all is answered in the end");
+}
+
+#[test]
+fn one_client_has_a_bounded_number_of_jobs_under_way() {
+    let mut rig = Rig::with(|config| config.max_file_jobs = 2);
+    rig.attach(false);
+    let path = json!({"path": "file:///a"});
+    let (_, first, _) = rig.job("fs/getMetadata", path.clone());
+    let watch = |id: u64| json!({"watchId": id, "missing": ["file:///a"], "present": null});
+    let (_, former, _) = rig.job("fs/watchMissing", watch(1));
+    let third = rig.ask("fs/canonicalize", path.clone());
+    rig.ask("fs/watchMissing", watch(2));
+    assert!(rig.actions.is_empty(), "all places are taken, one of them by a watch that nobody wants any more");
+    rig.done(former, Ok(FileResult::Watching(true)));
+    let Some(Action::File { ticket, job: FileJob::Canonicalize { .. } }) = rig.actions.pop_front() else { panic!() };
+    assert!(rig.actions.is_empty());
+    rig.done(ticket, Err(not_found()));
+    let Some(Action::File { job: FileJob::Watch { watch: 2, .. }, .. }) = rig.actions.pop_front() else { panic!() };
+    let answers = rig.out();
+    assert!(answers.iter().any(|answer| answer["id"] == third), "{answers:?}");
+    rig.ask("fs/getMetadata", path.clone());
+    assert!(rig.actions.is_empty());
+    rig.done(first, Err(not_found()));
+    assert!(matches!(rig.actions.pop_front(), Some(Action::File { job: FileJob::Metadata { .. }, .. })));
+}
+
+#[test]
+fn a_session_that_shuts_down_lets_changes_end() {
+    let mut rig = Rig::attached(false);
+    let (_, read, _) = rig.job("fs/readFile", json!({"path": "file:///a"}));
+    assert!(rig.peer.is_quiet(), "what only looks is given up");
+    let (_, write, _) = rig.job("fs/writeFile", json!({"path": "file:///a", "dataBase64": ""}));
+    rig.peer.begin_shutdown(rig.now);
+    assert!(!rig.peer.is_quiet());
+    rig.done(write, Ok(FileResult::Done));
+    assert_eq!(rig.out().len(), 1);
+    assert!(rig.peer.is_quiet());
+    rig.done(read, Err(not_found()));
+}
+
+#[test]
+fn what_finds_no_room_may_be_asked_again_and_says_so_to_who_understands() {
+    for extended in [false, true] {
+        let mut rig = Rig::with(|config| config.max_request_bytes_in_flight = 1 << 10);
+        rig.attach(extended);
+        let write = json!({"path": "file:///a", "dataBase64": "A".repeat(1 << 10)});
+        let answer = rig.call("fs/writeFile", write);
+        assert_eq!(answer["error"]["code"], -32600);
+        assert_eq!(answer["error"]["message"], "more than 1024 bytes of requests without an answer");
+        assert_eq!(answer["error"]["data"]["longarm"]["kind"] == "busy", extended, "{answer}");
+    }
+}
+
+#[test]
+fn a_handle_that_the_place_does_not_know_is_told_by_its_id() {
+    let mut rig = Rig::attached(false);
+    rig.open("h");
+    let (_, ticket) = rig.block("h", 1);
+    rig.done(ticket, Err(FsError::UnknownHandle { handle: "/of/the/place".into() }));
+    assert_eq!(rig.out()[0]["error"]["message"], "unknown file handle `h`");
 }
 
 #[test]

@@ -47,10 +47,59 @@ fn carry(old: &File, new: &File) -> io::Result<()> {
     if owner.is_some() || group.is_some() {
         rustix::fs::fchown(new, owner, group)?;
     }
-    // The old one is open for writing, which is not enough to have its attributes and lists copied: those are compared
-    // by their names instead, and a file that has any is written in place.
-    let names = rustix::fs::flistxattr_query(old)?;
-    if names == 0 { Ok(()) } else { Err(Errno::NOTSUP.into()) }
+    // The old one is open for writing, which is not enough to have its attributes and lists copied: a file that has any, or
+    // other flags than a new one, is written in place.
+    if from.st_flags != to.st_flags || has_attributes(old)? || has_access_list(old)? {
+        return Err(Errno::NOTSUP.into());
+    }
+    Ok(())
+}
+
+/// Whether it has extended attributes but the one that the system gives to what programs make.
+#[cfg(target_vendor = "apple")]
+fn has_attributes(file: &File) -> io::Result<bool> {
+    let mut names = Vec::with_capacity(1 << 16);
+    match rustix::fs::flistxattr(file, rustix::buffer::spare_capacity(&mut names)) {
+        // More than fit.
+        Err(Errno::RANGE) => return Ok(true),
+        listed => listed?,
+    };
+    Ok(names.split(|byte| *byte == 0).any(|name| !name.is_empty() && name != b"com.apple.provenance"))
+}
+
+/// Whether it has an access control list, which is not among the attributes that are listed.
+#[cfg(target_vendor = "apple")]
+fn has_access_list(file: &File) -> io::Result<bool> {
+    use std::os::fd::AsRawFd as _;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Answer {
+        length: u32,
+        list: libc::attrreference_t,
+        content: [u8; 64],
+    }
+
+    let mut asked = libc::attrlist {
+        bitmapcount: libc::ATTR_BIT_MAP_COUNT,
+        reserved: 0,
+        commonattr: libc::ATTR_CMN_EXTENDED_SECURITY,
+        volattr: 0,
+        dirattr: 0,
+        fileattr: 0,
+        forkattr: 0,
+    };
+    let list = libc::attrreference_t { attr_dataoffset: 0, attr_length: 0 };
+    let mut answer = Answer { length: 0, list, content: [0; 64] };
+    // SAFETY: both structures have the layout that the call knows, they outlive it, and the size is that of the second one,
+    // beyond which nothing is written: a longer list is cut.
+    let result = unsafe {
+        libc::fgetattrlist(file.as_raw_fd(), (&raw mut asked).cast(), (&raw mut answer).cast(), size_of::<Answer>(), 0)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer.list.attr_length > 0)
 }
 
 /// What a file has beyond its owner and mode cannot be known.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -192,8 +192,7 @@ const OF_ITSELF: WatchFlags = WatchFlags::DELETE_SELF.union(WatchFlags::MOVE_SEL
 /// Refuses a directory whose file system does not tell of all changes: those the kernel makes up, and those that others
 /// change as well.
 fn check_file_system(directory: &Path) -> Result<(), Refusal> {
-    let found = File::open(directory).and_then(|directory| Ok(rustix::fs::fstatfs(&directory)?));
-    let found = found.map_err(|_| Refusal::Impossible)?;
+    let found = rustix::fs::statfs(directory).map_err(|_| Refusal::Impossible)?;
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type differs between systems")]
     let magic = found.f_type as u64 & 0xffff_ffff;
     if SILENT.contains(&magic) { Err(Refusal::Impossible) } else { Ok(()) }
