@@ -67,6 +67,57 @@ impl Default for Keepalive {
     }
 }
 
+/// Time between attempts to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryDelay {
+    /// After the first failed attempt. 100 ms.
+    pub first: Duration,
+    /// The longest one. Where it is longer than the first, delays double until they reach it, and get up to half of their
+    /// length on top at random.
+    pub max: Duration,
+}
+
+impl RetryDelay {
+    /// Always the same.
+    pub const fn constant(delay: Duration) -> Self {
+        Self { first: delay, max: delay }
+    }
+
+    /// Doubling from `first` to `max`.
+    pub const fn growing(first: Duration, max: Duration) -> Self {
+        Self { first, max }
+    }
+}
+
+impl Default for RetryDelay {
+    fn default() -> Self {
+        Self::constant(Duration::from_millis(100))
+    }
+}
+
+/// How a client that can dial comes to a connection, and back to one when it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// How long the attempts of one outage may take together. 45 s, as the reference, whose server keeps a session for 80 s.
+    pub deadline: Duration,
+    /// Time between attempts, and the least time between two connections.
+    pub retry: RetryDelay,
+    /// The least time between two new sessions, after the former one was lost. 1 s.
+    pub new_session_delay: Duration,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(45),
+            retry: RetryDelay::default(),
+            new_session_delay: Duration::from_secs(1),
+        }
+    }
+}
+
 /// Limits of a server.
 ///
 /// What they add up to, in bytes held for a peer:
@@ -229,6 +280,8 @@ pub struct ClientConfig {
     pub messages: MessageLimits,
     /// Signs of life.
     pub keepalive: Keepalive,
+    /// How it comes back after its connection broke, where it can dial again.
+    pub recovery: Recovery,
 }
 
 impl Default for ClientConfig {
@@ -249,6 +302,7 @@ impl Default for ClientConfig {
             // Results are larger than requests: the bound on values protects a server, not us.
             messages: MessageLimits { max_json_values: 16 << 20, ..MessageLimits::default() },
             keepalive: Keepalive::default(),
+            recovery: Recovery::default(),
         }
     }
 }

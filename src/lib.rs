@@ -116,8 +116,9 @@
 #![cfg_attr(doc, doc = "")]
 #![cfg_attr(
     doc,
-    doc = "The guide has [a page on it](guide::drop_and_cancel), one on [writing an executor](guide::executor)"
+    doc = "The guide has [a page on it](guide::drop_and_cancel), one on [writing an executor](guide::executor),"
 )]
+#![cfg_attr(doc, doc = "one on [broken connections](guide::recovery)")]
 #![cfg_attr(doc, doc = "and one on [the extension of the wire](guide::extension).")]
 //!
 //! # How strong the sandbox is

@@ -53,6 +53,11 @@ impl<T> Calls<T> {
         self.limit = limit;
     }
 
+    /// How many regular calls there may be.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Whether a regular call would be admitted.
     pub(crate) fn has_room(&self) -> bool {
         self.regular() < self.limit
@@ -117,6 +122,29 @@ impl<T> Calls<T> {
             self.cleanup = None;
         }
         Some(call.what)
+    }
+
+    /// The number of a request that is not kept in the table.
+    pub(crate) const fn take_id(&mut self) -> i64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The highest number that was given.
+    pub(crate) const fn last_id(&self) -> i64 {
+        self.last_id
+    }
+
+    /// Takes the calls that are `wanted`, the oldest first.
+    pub(crate) fn take(&mut self, wanted: impl Fn(&T, Sent) -> bool) -> Vec<(T, Sent)> {
+        let ids: Vec<_> =
+            self.table.iter().filter(|(_, call)| wanted(&call.what, call.sent)).map(|(id, _)| *id).collect();
+        let mut taken = Vec::with_capacity(ids.len());
+        for id in ids {
+            let sent = self.table.get(&id).map_or(Sent::NotSent, |call| call.sent);
+            taken.extend(self.remove(id).map(|what| (what, sent)));
+        }
+        taken
     }
 
     /// Ends all calls, the oldest first.

@@ -7,12 +7,14 @@
 #![warn(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+mod backoff;
 pub(crate) mod body;
 mod calls;
 mod dedupe;
 pub(crate) mod keepalive;
 pub(crate) mod pacing;
 pub(crate) mod peer;
+mod recovery;
 mod reorder;
 pub(crate) mod replay;
 pub(crate) mod session;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::local::{Local, LocalConfig};
-use crate::backend::remote::Remote;
+use crate::backend::remote::{Connection, Readiness, Remote};
 use crate::backend::{ExecBackend, Features};
 use crate::collect::{CollectLimits, CollectedOutput};
 use crate::config::ClientConfig;
@@ -65,6 +65,20 @@ impl Environment {
     /// When the future is dropped, the connection is closed.
     pub async fn connect_with(connector: &dyn Connector, config: ClientConfig) -> Result<Self, ConnectError> {
         Ok(Remote::connect(connector.connect().await?, config).await?.into())
+    }
+
+    /// A place that connects when it is first used, over connections of `connector`, and comes back when one breaks: its
+    /// processes, their events and their input go on over the next one. Must be called within a tokio runtime.
+    ///
+    /// What a break means for each kind of call is in the guide, on the page about recovery.
+    pub fn with_connector(connector: impl Connector, config: ClientConfig) -> Self {
+        Remote::with_connector(Arc::new(connector), config).into()
+    }
+
+    /// A place behind a connection that the host has accepted, and authenticated, by itself. When it breaks, everything waits
+    /// until the host hands over the next one with [`Remote::replace`]. Must be called within a tokio runtime.
+    pub fn accepted(transport: impl Transport, config: ClientConfig) -> Self {
+        Remote::accepted(Box::new(transport), config).into()
     }
 
     /// The place at the other end of a connection, in the session that was left or lost. Its processes can be followed
@@ -193,6 +207,48 @@ impl Environment {
         };
         let spawned = remote.attach(process_id, after_seq).await?;
         Ok(Process::new(spawned, crate::request::DEFAULT_STOP_GRACE))
+    }
+
+    /// Watches the connection behind the place; none if there never is one.
+    pub fn connection(&self) -> Option<Connection> {
+        self.remote.as_ref().map(Remote::connection)
+    }
+
+    /// Whether the place can be used, without doing anything about it.
+    pub fn readiness(&self) -> Readiness {
+        self.remote.as_ref().map_or(Readiness::Ready, Remote::readiness)
+    }
+
+    /// Waits until the place can be used, and connects if it has to be. All who wait share one attempt.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`], when the attempt is given up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped; the attempt goes on.
+    pub async fn wait_until_ready(&self) -> Result<(), ConnectError> {
+        match &self.remote {
+            Some(remote) => remote.wait_until_ready().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that the place can be reached now: see [`Remote::refresh`].
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn refresh(&self) -> Result<(), ConnectError> {
+        match &self.remote {
+            Some(remote) => remote.refresh().await,
+            None => Ok(()),
+        }
     }
 
     /// What the place is: shell, directories, operating system, capabilities. It is what the place said first, so that

@@ -84,8 +84,10 @@ impl ConnectError {
             Self::Unreachable { .. }
             | Self::TimedOut { .. }
             | Self::SessionAttached(_)
-            | Self::Transport(_)
+            | Self::Peer(PeerMisbehaved::Silent { .. })
             | Self::Disconnected(_) => true,
+            // What was too large once is too large again.
+            Self::Transport(error) => !matches!(error, TransportError::MessageTooLarge { .. }),
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             _ => false,
         }

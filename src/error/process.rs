@@ -1,5 +1,6 @@
 //! What can go wrong with a process that runs, or with a call about its place.
 
+use super::parts::DisplaySize;
 use super::{Busy, Disconnected, InvalidRequest, OsError, PeerMisbehaved, RpcError, SpawnError, Unsupported};
 use crate::request::ProcessId;
 
@@ -83,6 +84,15 @@ pub enum WaitError {
         process_id: ProcessId,
         /// The place's text.
         reason: String,
+    },
+    /// Output was lost while the connection was down: more than the place keeps. The gap in its place was handed out before;
+    /// the process is ended, since nobody can follow it any more.
+    #[error("output of process {process_id} was lost while the connection was down ({} bytes)", DisplaySize(*.bytes))]
+    OutputLost {
+        /// The process.
+        process_id: ProcessId,
+        /// How many bytes, if known.
+        bytes: Option<u64>,
     },
     /// The place does not know this process (any more).
     #[error("unknown process {0}")]

@@ -4,3 +4,4 @@ pub mod drop_and_cancel;
 pub mod executor;
 pub mod extension;
 pub mod files;
+pub mod recovery;

@@ -4,7 +4,9 @@
 //! receiving half, which one task drives. Partial input lives in the transport, never in a future: dropping a pending
 //! receive loses nothing.
 
+pub(crate) mod accepted;
 pub mod memory;
+mod parts;
 pub mod stdio;
 #[cfg(feature = "websocket")]
 pub mod websocket;
@@ -16,6 +18,9 @@ use futures_core::Stream;
 use futures_sink::Sink;
 
 use crate::error::{ConnectError, TransportError};
+
+pub use self::accepted::{ReplaceError, ReplaceOutcome};
+pub use self::parts::{PartsTransport, from_parts};
 
 /// One established connection.
 pub trait Transport: fmt::Debug + Send + 'static {

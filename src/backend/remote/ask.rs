@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::Remote;
 use super::bodies::Bodies;
 use super::command::Command;
 use super::watches::Watches;
-use super::{Handshake, Remote};
-use crate::core::session::{Answer, Ask, Failure, Op, RouteKey};
+use crate::core::session::{Answer, Ask, Failure, LinkId, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 use crate::info::Features;
 use crate::wire::RequestId;
@@ -28,13 +28,13 @@ impl Remote {
     }
 
     /// Makes a call that frees something at the peer; it has a place also when all others are taken.
-    pub(crate) async fn ask_cleanup<M>(&self, params: M::Params) -> Result<M::Result, Failure>
+    pub(crate) async fn ask_cleanup<M>(&self, on: Option<LinkId>, params: M::Params) -> Result<M::Result, Failure>
     where
         M: Method,
         M::Params: Send + 'static,
     {
         let encode = move |id: &RequestId| codec::encode_request::<M>(id, &params);
-        result_of::<M>(&self.ask_raw(M::NAME, true, encode).await?)
+        result_of::<M>(&self.ask_on(on, M::NAME, true, encode).await?)
     }
 
     /// Makes a call whose message and result the caller knows a short way for.
@@ -44,51 +44,62 @@ impl Remote {
         cleanup: bool,
         encode: impl FnOnce(&RequestId) -> Bytes + Send + 'static,
     ) -> Result<Answer, Failure> {
-        self.shared.link.call(Op::Ask(Box::new(Ask { method, cleanup, encode: Box::new(encode) }))).await
+        self.ask_on(None, method, cleanup, encode).await
+    }
+
+    /// The same for a call that has no meaning over another connection than `on`.
+    pub(crate) async fn ask_on(
+        &self,
+        on: Option<LinkId>,
+        method: &'static str,
+        cleanup: bool,
+        encode: impl FnOnce(&RequestId) -> Bytes + Send + 'static,
+    ) -> Result<Answer, Failure> {
+        self.place.link().call(Op::Ask(Box::new(Ask { method, cleanup, on, encode: Box::new(encode) }))).await
     }
 
     /// Makes a call that frees something at the peer, and waits for nothing. If the connection is gone, so is what was to
     /// be freed.
-    pub(crate) fn tell_cleanup<M>(&self, params: M::Params)
+    pub(crate) fn tell_cleanup<M>(&self, on: Option<LinkId>, params: M::Params)
     where
         M: Method,
         M::Params: Send + 'static,
     {
         let encode = move |id: &RequestId| codec::encode_request::<M>(id, &params);
-        let op = Op::Ask(Box::new(Ask { method: M::NAME, cleanup: true, encode: Box::new(encode) }));
+        let op = Op::Ask(Box::new(Ask { method: M::NAME, cleanup: true, on, encode: Box::new(encode) }));
         let (reply, _) = oneshot::channel();
-        self.shared.link.send(Command::Call { route: RouteKey::NONE, op, reply });
+        self.place.present().send(Command::Call { route: RouteKey::NONE, op, reply });
     }
 
     /// Tells the peer something that has no answer. If the connection is gone, it has no meaning any more.
     pub(crate) fn notify<N: Notification>(&self, params: &N::Params) {
-        self.shared.link.send(Command::Notify(codec::encode_notification::<N>(params)));
+        self.place.present().send(Command::Notify(codec::encode_notification::<N>(params)));
     }
 
     /// The features of the peer, once it has answered the handshake.
     pub(crate) fn agreed_features(&self) -> Option<Features> {
-        match &*self.shared.handshake.borrow() {
-            Handshake::Done(facts) => Some(facts.features),
-            Handshake::Pending | Handshake::Failed(_) => None,
-        }
+        self.place.facts(|facts| facts.features)
+    }
+
+    /// The connection that stood last.
+    pub(crate) fn last_connection(&self) -> Option<LinkId> {
+        self.place.facts(|facts| facts.link)
     }
 
     /// The error of a call on a connection that is gone, or was never made.
     pub(crate) fn not_connected(&self, sent: Sent) -> Disconnected {
-        if let Handshake::Pending = &*self.shared.handshake.borrow() {
-            return Disconnected { sent, reason: "not connected yet".into() };
-        }
-        self.shared.link.disconnected(sent)
+        let link = self.place.present();
+        if link.is_over() { link.disconnected(sent) } else { Disconnected { sent, reason: "not connected yet".into() } }
     }
 
-    /// The bodies of HTTP responses that are streamed over this connection.
+    /// The bodies of HTTP responses that are streamed from this place.
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
-        &self.shared.link.bodies
+        self.place.bodies()
     }
 
-    /// Who waits for missing paths on this connection.
+    /// Who waits for missing paths of this place.
     pub(crate) fn watches(&self) -> &Arc<Watches> {
-        &self.shared.link.watches
+        self.place.watches()
     }
 }
 

@@ -7,10 +7,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Reply;
-use super::bodies::Bodies;
 use super::events::{EventSink, Events};
-use super::watches::Watches;
-use crate::core::session::{Answer, Failure, Op, RouteKey};
+use crate::core::session::{Answer, Failure, LinkId, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 
 /// One thing to do, in the order in which they are sent.
@@ -34,6 +32,12 @@ pub(super) enum Command {
     Release(RouteKey),
     /// Sends a notification.
     Notify(Bytes),
+    /// A connection is wanted, if there is none yet.
+    Connect,
+    /// Nothing comes back over the connection of this number.
+    Suspect { generation: u64 },
+    /// The host has another connection for the session than this one.
+    Replace { link: LinkId },
     /// Ends the processes and the connection.
     Close,
     /// The same, with nobody waiting for the processes.
@@ -53,10 +57,6 @@ pub(super) struct Link {
     /// Why the connection ended; set before the task stops taking commands.
     reason: Arc<OnceLock<Arc<str>>>,
     next_route: AtomicU64,
-    /// Who waits for missing paths.
-    pub(super) watches: Arc<Watches>,
-    /// Bodies of HTTP responses.
-    pub(super) bodies: Arc<Bodies>,
 }
 
 impl Link {
@@ -64,10 +64,8 @@ impl Link {
         commands: mpsc::UnboundedSender<Command>,
         ended: watch::Receiver<bool>,
         reason: Arc<OnceLock<Arc<str>>>,
-        watches: Arc<Watches>,
-        bodies: Arc<Bodies>,
     ) -> Arc<Self> {
-        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1), watches, bodies })
+        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1) })
     }
 
     /// A fresh name for a process, and the receiving end of its events.
@@ -116,6 +114,11 @@ impl Link {
             Ok(result) => result,
             Err(_) => Err(self.disconnected(Sent::Unknown).into()),
         }
+    }
+
+    /// Whether the session has ended: nothing that is sent has a meaning any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.reason.get().is_some() || self.commands.is_closed()
     }
 
     /// Waits for the end of the connection's task.

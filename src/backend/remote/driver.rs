@@ -1,14 +1,12 @@
-//! The task of one connection: it moves messages between the transport and the state machine, and hands out what the
-//! machine says. It decides nothing, and it never waits for a reader of events.
+//! The task of one session: it moves messages between its connections and the state machine, dials when the machine says
+//! so, and hands out what the machine says. It decides nothing, and it never waits for a reader of events.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
@@ -16,67 +14,134 @@ use super::bodies::Bodies;
 use super::command::{Command, Link};
 use super::events::EventSink;
 use super::watches::Watches;
+use super::wire::Wire;
 use super::{Facts, Handshake, Reply};
-use crate::config::ClientConfig;
-use crate::core::keepalive::{Keepalive, Verdict};
-use crate::core::session::{Ending, Mode, RouteKey, Session, SessionEvent, Token};
-use crate::error::{Disconnected, Sent, TransportError};
+use crate::config::{self, ClientConfig};
+use crate::core::session::{ConnectionState, Ending, LinkId, Mode, RouteKey, Session, SessionEvent, Token};
+use crate::error::{ConnectError, Disconnected, Sent};
 use crate::time::{self, Instant};
-use crate::transport::{CloseReason, Incoming, Outgoing, PingStart, Transport};
+use crate::transport::{Connector, Transport};
 
-/// Starts the task. It ends by itself, within a bound, when the last [`Remote`](super::Remote) is gone, or with the
-/// connection.
+/// What a task tells everybody.
+#[derive(Clone, Debug)]
+pub(super) struct Board {
+    pub(super) state: watch::Sender<ConnectionState>,
+    /// Who is at the other end, once there was a connection.
+    pub(super) peer: Arc<OnceLock<String>>,
+    /// Who waits for missing paths.
+    pub(super) watches: Arc<Watches>,
+    /// The bodies of HTTP responses that are streamed.
+    pub(super) bodies: Arc<Bodies>,
+}
+
+impl Board {
+    pub(super) fn new(config: &ClientConfig, peer: Option<String>) -> Self {
+        let (state, _) = watch::channel(ConnectionState::Idle);
+        Self {
+            state,
+            peer: Arc::new(peer.map_or_else(OnceLock::new, OnceLock::from)),
+            watches: Arc::default(),
+            bodies: Arc::new(Bodies::new(config)),
+        }
+    }
+}
+
+/// Starts the task for one connection. It ends by itself, within a bound, when the last [`Remote`](super::Remote) is gone,
+/// or with the connection.
 pub(super) fn start(
     transport: Box<dyn Transport>,
     config: ClientConfig,
     mode: Mode,
+    board: Board,
+) -> (Arc<Link>, watch::Receiver<Handshake>) {
+    let now = time::now();
+    let keepalive = config.keepalive;
+    let wire = Wire::new(LinkId::FIRST, transport, keepalive, now);
+    let session = Session::new(config, mode, &nonce(), now);
+    spawn(session, keepalive, Some(wire), None, board)
+}
+
+/// Which of a place's sessions is begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    pub(super) epoch: u64,
+    pub(super) generations: u64,
+    pub(super) not_before: Option<Instant>,
+}
+
+/// Starts the task for a session that dials when it is first needed.
+pub(super) fn start_dialling(
+    connector: Arc<dyn Connector>,
+    config: ClientConfig,
+    beginning: Beginning,
+    board: Board,
+) -> (Arc<Link>, watch::Receiver<Handshake>) {
+    let keepalive = config.keepalive;
+    let Beginning { epoch, generations, not_before } = beginning;
+    let recovers = connector.can_reconnect();
+    let session = Session::dialling(config, &nonce(), recovers, epoch, generations, not_before);
+    spawn(session, keepalive, None, Some(connector), board)
+}
+
+fn nonce() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+fn spawn(
+    session: Session,
+    keepalive: config::Keepalive,
+    wire: Option<Wire>,
+    connector: Option<Arc<dyn Connector>>,
+    board: Board,
 ) -> (Arc<Link>, watch::Receiver<Handshake>) {
     let (command_sender, commands) = mpsc::unbounded_channel();
     let (handshake_sender, handshake) = watch::channel(Handshake::Pending);
     let (ended_sender, ended) = watch::channel(false);
     let reason = Arc::new(OnceLock::new());
-    let watches = Arc::new(Watches::default());
-    let bodies = Arc::new(Bodies::new(&config));
-    let now = time::now();
-    let (outgoing, incoming) = transport.split();
     let driver = Driver {
-        outgoing,
-        incoming,
-        keepalive: Keepalive::new(config.keepalive, now),
-        session: Session::new(config, mode, &uuid::Uuid::new_v4().simple().to_string(), now),
+        session,
+        keepalive,
+        wire,
+        connector,
+        dialling: None,
+        hanging_up: None,
         commands,
         handshake: handshake_sender,
+        board,
         ended: ended_sender,
         reason: Arc::clone(&reason),
-        watches: Arc::clone(&watches),
-        bodies: Arc::clone(&bodies),
         replies: HashMap::new(),
         sinks: HashMap::new(),
         last_token: 0,
-        unflushed: false,
         sleep: None,
+        stirred: false,
         end: None,
     };
     tokio::spawn(driver.run());
-    (Link::new(command_sender, ended, reason, watches, bodies), handshake)
+    (Link::new(command_sender, ended, reason), handshake)
 }
 
+type Dialling = Pin<Box<dyn Future<Output = Result<Box<dyn Transport>, ConnectError>> + Send>>;
+
 struct Driver {
-    outgoing: Box<dyn Outgoing>,
-    incoming: Box<dyn Incoming>,
-    keepalive: Keepalive,
     session: Session,
+    keepalive: config::Keepalive,
+    wire: Option<Wire>,
+    connector: Option<Arc<dyn Connector>>,
+    dialling: Option<(LinkId, Dialling)>,
+    /// The former connection, which is told why.
+    hanging_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     commands: mpsc::UnboundedReceiver<Command>,
     handshake: watch::Sender<Handshake>,
+    board: Board,
     ended: watch::Sender<bool>,
     reason: Arc<OnceLock<Arc<str>>>,
-    watches: Arc<Watches>,
-    bodies: Arc<Bodies>,
     replies: HashMap<Token, Reply>,
     sinks: HashMap<RouteKey, EventSink>,
     last_token: u64,
-    unflushed: bool,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// The connection has changed, so that there is more to do at once.
+    stirred: bool,
     end: Option<(Arc<str>, Ending)>,
 }
 
@@ -95,11 +160,13 @@ impl Driver {
             self.handle_timeouts(now);
             // The transport was not asked, and so would not wake us.
             busy |= paused && !self.session.is_paused();
+            self.poll_dialling(cx, now);
             self.poll_outgoing(cx, now);
             self.deliver();
             if let Some(end) = self.end.take() {
                 return Poll::Ready(end);
             }
+            busy |= std::mem::take(&mut self.stirred);
             if !busy && self.poll_sleep(cx, now).is_pending() {
                 return Poll::Pending;
             }
@@ -133,60 +200,71 @@ impl Driver {
             if self.session.is_ended() || self.session.is_paused() {
                 break;
             }
-            match self.incoming.poll_next_unpin(cx) {
-                Poll::Ready(Some(Ok(message))) => self.session.handle_message(now, &message),
-                Poll::Ready(Some(Err(error))) => self.session.handle_disconnect(&error),
-                Poll::Ready(None) => self.session.handle_disconnect(&TransportError::Closed(None)),
+            let Some(wire) = &mut self.wire else { break };
+            let link = wire.link;
+            match wire.poll_message(cx) {
+                Poll::Ready(Ok(message)) => self.session.handle_message(now, link, &message),
+                Poll::Ready(Err(error)) => self.session.handle_disconnect(now, link, &error),
                 Poll::Pending => break,
             }
             self.deliver();
             more = count == BATCH;
         }
-        self.keepalive.handle_received(now, self.incoming.received_bytes());
-        self.keepalive.set_listening(now, !self.session.is_paused());
+        if let Some(wire) = &mut self.wire {
+            wire.note_life(now, !self.session.is_paused());
+        }
         more
     }
 
     fn handle_timeouts(&mut self, now: Instant) {
-        match self.keepalive.handle_timeout(now) {
-            Verdict::Alive => {}
-            Verdict::Ping => match self.outgoing.start_ping(0) {
-                PingStart::Queued => self.unflushed = true,
-                // The silence of the peer counts all the same.
-                PingStart::Busy => {}
-                PingStart::Unsupported => self.keepalive.disable(),
-            },
-            Verdict::Dead { silence } => self.session.handle_silence(silence),
+        if let Some(wire) = &mut self.wire
+            && let Some(silence) = wire.handle_timeout(now)
+        {
+            self.session.handle_silence(now, wire.link, silence);
         }
         if self.session.poll_timeout().is_some_and(|due| due <= now) {
             self.session.handle_timeout(now);
         }
+        self.deliver();
     }
 
-    /// Hands messages to the transport for as long as it takes them.
+    /// Goes on with the connection that is being made, and with the one that is being closed.
+    fn poll_dialling(&mut self, cx: &mut Context<'_>, now: Instant) {
+        if let Some(hanging_up) = &mut self.hanging_up
+            && hanging_up.as_mut().poll(cx).is_ready()
+        {
+            self.hanging_up = None;
+        }
+        let Some((link, dialling)) = &mut self.dialling else { return };
+        let Poll::Ready(result) = dialling.as_mut().poll(cx) else { return };
+        let link = *link;
+        self.dialling = None;
+        self.stirred = true;
+        match result {
+            Ok(transport) => {
+                if self.session.handle_dialled(now, link, Ok(())) {
+                    // The first one's name stands for all.
+                    self.board.peer.get_or_init(|| transport.peer());
+                    self.wire = Some(Wire::new(link, transport, self.keepalive, now));
+                }
+            }
+            Err(error) => {
+                self.session.handle_dialled(now, link, Err(error));
+            }
+        }
+    }
+
     fn poll_outgoing(&mut self, cx: &mut Context<'_>, now: Instant) {
-        if let Poll::Ready(Err(error)) = self.poll_send(cx, now) {
-            self.session.handle_disconnect(&error);
+        let Some(wire) = &mut self.wire else { return };
+        let link = wire.link;
+        if let Poll::Ready(Err(error)) = wire.poll_send(cx, now, &mut self.session) {
+            self.session.handle_disconnect(now, link, &error);
         }
-    }
-
-    fn poll_send(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Result<(), TransportError>> {
-        // Readiness comes first: a message that was polled counts as sent.
-        while self.outgoing.poll_ready_unpin(cx)?.is_ready() {
-            let Some(message) = self.session.poll_transmit(now) else { break };
-            self.outgoing.start_send_unpin(message)?;
-            self.unflushed = true;
-        }
-        if self.unflushed {
-            ready!(self.outgoing.poll_flush_unpin(cx))?;
-            self.unflushed = false;
-        }
-        Poll::Ready(Ok(()))
     }
 
     /// Pending until the next timeout. What is overdue waits for the transport, which wakes the task itself.
     fn poll_sleep(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<()> {
-        let due = [self.session.poll_timeout(), self.keepalive.poll_timeout()];
+        let due = [self.session.poll_timeout(), self.wire.as_ref().and_then(Wire::poll_timeout)];
         let Some(due) = due.into_iter().flatten().filter(|due| *due > now).min() else {
             self.sleep = None;
             return Poll::Pending;
@@ -225,6 +303,9 @@ impl Driver {
             Command::Detach(route, answer) => drop(answer.send(self.session.detach(route))),
             Command::Release(route) => self.session.release(now, route),
             Command::Notify(bytes) => self.session.notify(bytes),
+            Command::Connect => self.session.connect(now),
+            Command::Suspect { generation } => self.session.suspect(now, generation),
+            Command::Replace { link } => self.session.replace(now, link),
             Command::Close => self.session.close(now),
             Command::AbandonAll => self.session.abandon_all(now),
             Command::Leave => self.session.leave(),
@@ -243,8 +324,13 @@ impl Driver {
     fn deliver(&mut self) {
         while let Some(event) = self.session.poll_event() {
             match event {
-                SessionEvent::Connected { session_id, features } => {
-                    self.handshake.send_replace(Handshake::Done(Facts { session_id, features }));
+                SessionEvent::Dial { link } => self.dial(link),
+                SessionEvent::HangUp { link, ending, reason } => self.hang_up(link, ending, &reason),
+                SessionEvent::State(state) => {
+                    self.board.state.send_replace(state);
+                }
+                SessionEvent::Connected { link, generation, session_id, features } => {
+                    self.handshake.send_replace(Handshake::Done(Facts { link, generation, session_id, features }));
                 }
                 SessionEvent::Rejected(error) => {
                     self.handshake.send_replace(Handshake::Failed(error));
@@ -264,10 +350,27 @@ impl Driver {
                         sink.send(Err(error));
                     }
                 }
-                SessionEvent::MissingChanged { watch_id } => self.watches.changed(watch_id),
-                SessionEvent::BodyDelta(delta) => self.bodies.handle_delta(*delta),
+                SessionEvent::MissingChanged { watch_id } => self.board.watches.changed(watch_id),
+                SessionEvent::BodyDelta(delta) => self.board.bodies.handle_delta(*delta),
                 SessionEvent::End { reason, ending } => self.end = Some((reason, ending)),
             }
+        }
+    }
+
+    fn dial(&mut self, link: LinkId) {
+        self.stirred = true;
+        // A session that dials has a connector.
+        let Some(connector) = self.connector.clone() else { return };
+        self.dialling = Some((link, Box::pin(async move { connector.connect().await })));
+    }
+
+    fn hang_up(&mut self, link: LinkId, ending: Ending, reason: &Arc<str>) {
+        self.stirred = true;
+        self.board.watches.interrupt();
+        self.board.bodies.end(reason);
+        if let Some(wire) = self.wire.take_if(|wire| wire.link == link) {
+            // An earlier one had its time.
+            self.hanging_up = wire.hang_up(ending);
         }
     }
 
@@ -284,8 +387,12 @@ impl Driver {
         }
         self.replies.clear();
         self.sinks.clear();
-        self.watches.end();
-        self.bodies.end(&reason);
+        self.board.bodies.end(&reason);
+        if self.connector.is_some() {
+            self.board.watches.interrupt();
+        } else {
+            self.board.watches.end();
+        }
         self.handshake.send_if_modified(|handshake| {
             let pending = matches!(handshake, Handshake::Pending);
             if pending {
@@ -294,15 +401,13 @@ impl Driver {
             }
             pending
         });
-        self.outgoing.set_close_reason(match ending {
-            Ending::Normal | Ending::Lost => CloseReason::Normal,
-            Ending::ProtocolError => CloseReason::ProtocolError,
-            Ending::TooLarge => CloseReason::TooLarge,
-        });
-        // A peer that does not take the close loses the connection all the same.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.outgoing.close()).await;
-        drop(self.outgoing);
-        drop(self.incoming);
+        drop(self.dialling);
+        if let Some(wire) = self.wire {
+            wire.close(ending).await;
+        }
+        if let Some(hanging_up) = self.hanging_up {
+            hanging_up.await;
+        }
         self.ended.send_replace(true);
     }
 }
@@ -312,6 +417,3 @@ const BATCH: usize = 32;
 
 /// Rounds before other tasks have their turn.
 const ROUNDS: usize = 16;
-
-/// How long the transport may take to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

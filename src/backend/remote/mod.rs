@@ -25,29 +25,38 @@
 //!
 //! # When the connection ends
 //!
-//! Every call and every event stream ends in [`Disconnected`]. The session's processes are
-//! kept by the peer for a while; [`Remote::resume`] over a new transport and [`Remote::attach`] pick them up.
+//! A place that was made with [`Remote::with_connector`] comes back by itself: it dials again and resumes its session, and
+//! processes, event streams and writes go on as if nothing had happened. What a break does to each kind of call is in the
+//! guide, on the page about recovery. When the session itself is lost, its processes are: their event streams end in
+//! [`Disconnected`], and the next call begins a new session.
+//!
+//! Over a single transport, every call and every event stream ends in [`Disconnected`]. The session's processes are kept by
+//! the peer for a while; [`Remote::resume`] over a new transport and [`Remote::attach`] pick them up.
 
 mod ask;
 pub(crate) mod bodies;
 mod command;
+mod connection;
 mod driver;
 mod events;
 mod failure;
+mod place;
 mod process;
 pub(crate) mod watches;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 pub(crate) use self::ask::result_of;
-use self::command::{Command, Link};
+use self::command::Command;
+use self::place::Place;
 use self::process::{AbandonOnDrop, RemoteProcess};
 use crate::backend::{ExecBackend, Features, Spawned};
 use crate::config::ClientConfig;
-use crate::core::session::{Answer, Failure, Mode, Op, Started};
+use crate::core::session::{Answer, Failure, LinkId, Mode, Op, SIGN_OF_LIFE, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
 use crate::fs::FileSystem;
 use crate::fs::remote::RemoteFileSystem;
@@ -55,10 +64,11 @@ use crate::http::HttpClient;
 use crate::http::remote::RemoteHttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
-use crate::transport::Transport;
+use crate::transport::{Connector, ReplaceError, Transport};
 use crate::wire::method::{self, NoParams};
 
-pub use crate::core::session::{ListedProcess, ProcessState};
+pub use self::connection::{Connection, Readiness, Replacement};
+pub use crate::core::session::{ConnectionState, ListedProcess, ProcessState};
 
 /// A place behind a connection. Clones share the connection.
 ///
@@ -67,7 +77,7 @@ pub use crate::core::session::{ListedProcess, ProcessState};
 /// waits; [`leave`](Remote::leave) keeps the processes.
 #[derive(Clone)]
 pub struct Remote {
-    shared: Arc<Shared>,
+    place: Arc<Place>,
 }
 
 impl Remote {
@@ -115,12 +125,104 @@ impl Remote {
     }
 
     fn open(transport: Box<dyn Transport>, config: ClientConfig, mode: Mode) -> Self {
-        let peer = transport.peer();
-        let (link, handshake) = driver::start(transport, config, mode);
-        Self { shared: Arc::new(Shared { link, handshake, peer }) }
+        Self { place: Arc::new(Place::over(transport, config, mode)) }
     }
 
-    /// Waits until the peer has answered the handshake.
+    /// A place that connects when it is first used, and comes back when its connection breaks, as
+    /// [`ClientConfig::recovery`] says. Calls that are made meanwhile wait; a first connection goes the same way. Must be
+    /// called within a tokio runtime.
+    ///
+    /// With a connector that [cannot reconnect](Connector::can_reconnect), there is one attempt at one connection.
+    pub fn with_connector(connector: Arc<dyn Connector>, config: ClientConfig) -> Self {
+        Self { place: Arc::new(Place::dialling(connector, config)) }
+    }
+
+    /// A place behind a connection that the host has accepted, and authenticated, by itself. When it breaks, calls wait until
+    /// the host hands over the next one with [`replace`](Self::replace), for as long as [`ClientConfig::recovery`] says. Must
+    /// be called within a tokio runtime.
+    pub fn accepted(transport: Box<dyn Transport>, config: ClientConfig) -> Self {
+        let remote = Self { place: Arc::new(Place::accepted(transport, config)) };
+        remote.start_connecting();
+        remote
+    }
+
+    /// Hands over another connection for the session of a place that was made with [`accepted`](Self::accepted). The present
+    /// one is given up, and the session goes on over the new one: what is returned says whether it does.
+    ///
+    /// # Errors
+    ///
+    /// A [`ReplaceError`]; then the present connection stays.
+    pub fn replace(&self, transport: Box<dyn Transport>) -> Result<Replacement, ReplaceError> {
+        let (claim, generation) = self.place.replace(transport)?;
+        Ok(Replacement { claim, generation, connection: self.connection() })
+    }
+
+    /// Watches the connection: whether it stands, is being made again, or is given up, and why.
+    pub fn connection(&self) -> Connection {
+        Connection::new(self.place.state().subscribe())
+    }
+
+    /// Whether the place can be used, without doing anything about it.
+    pub fn readiness(&self) -> Readiness {
+        self.place.state().borrow().clone().into()
+    }
+
+    /// Makes a connection in the background, if there is none and none is being made.
+    pub fn start_connecting(&self) {
+        self.place.link().send(Command::Connect);
+    }
+
+    /// Waits until the connection stands, and makes one if there is none. All who wait share one attempt.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`], when the attempt is given up. One that is not retryable stays until [`refresh`](Self::refresh).
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped; the attempt goes on.
+    pub async fn wait_until_ready(&self) -> Result<(), ConnectError> {
+        let link = self.place.link();
+        self.wait_connected(&link).await
+    }
+
+    async fn wait_connected(&self, link: &command::Link) -> Result<(), ConnectError> {
+        let mut connection = self.connection();
+        if !link.send(Command::Connect) {
+            return Err(self.place.failure());
+        }
+        match connection.wait_for(|state| state.is_connected() || state.is_over()).await {
+            Some(ConnectionState::Connected { .. }) => Ok(()),
+            _ => Err(self.place.failure()),
+        }
+    }
+
+    /// Makes sure that the place can be reached now: a connection that stands has to show a sign of life within 10 s, else
+    /// it counts as broken; a lost session, or one that never came about, is followed by a new one, also after an error
+    /// that is not retryable. Then waits as [`wait_until_ready`](Self::wait_until_ready) does.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn refresh(&self) -> Result<(), ConnectError> {
+        let link = self.place.link_anew();
+        let state = self.place.state().borrow().clone();
+        if let ConnectionState::Connected { generation, .. } = state
+            && tokio::time::timeout(SIGN_OF_LIFE, link.call(Op::Status)).await.is_err()
+        {
+            link.send(Command::Suspect { generation });
+            // Dealt with in order: once this has ended, the state is one behind the suspicion. Whether there is a
+            // connection, that state tells.
+            let _ = link.call(Op::Status).await;
+        }
+        self.wait_connected(&link).await
+    }
+
+    /// Waits until the peer has answered the handshake, and connects if nobody has yet.
     ///
     /// # Errors
     ///
@@ -130,36 +232,28 @@ impl Remote {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn ready(&self) -> Result<(), ConnectError> {
-        let mut handshake = self.shared.handshake.clone();
-        let state = handshake.wait_for(|state| !matches!(state, Handshake::Pending)).await;
-        match state.as_deref() {
-            Ok(Handshake::Failed(error)) => Err(error.clone()),
-            Ok(Handshake::Done(_)) => Ok(()),
-            Ok(Handshake::Pending) | Err(_) => Err(self.shared.link.disconnected(Sent::Unknown).into()),
-        }
+        self.place.ready().await
     }
 
     /// The id by which the session can be resumed; none while the peer has not answered the handshake.
     pub fn session_id(&self) -> Option<String> {
-        match &*self.shared.handshake.borrow() {
-            Handshake::Done(facts) => Some(facts.session_id.clone()),
-            Handshake::Pending | Handshake::Failed(_) => None,
-        }
+        self.place.facts(|facts| facts.session_id.clone())
     }
 
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> &str {
-        &self.shared.peer
+        self.place.peer()
     }
 
-    /// Waits until the connection has ended, and says why.
+    /// Waits until the session has ended, with its last connection, and says why.
     ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn disconnected(&self) -> Disconnected {
-        self.shared.link.ended().await;
-        self.shared.link.disconnected(Sent::NotSent)
+        let link = self.place.present();
+        link.ended().await;
+        link.disconnected(Sent::NotSent)
     }
 
     /// Follows a process of a resumed session, from the event after number `after_seq`; 0 is from its start. What the peer
@@ -175,7 +269,7 @@ impl Remote {
     /// When the future is dropped, the process is not followed: it is not ended, none of its output counts as read, and it
     /// can be attached to again.
     pub async fn attach(&self, process_id: ProcessId, after_seq: u64) -> Result<Spawned, WaitError> {
-        let link = &self.shared.link;
+        let link = &self.place.link();
         let (route, mut events) = link.route();
         let control = RemoteProcess::new(Arc::clone(link), route);
         // Declared last, so dropped first: nothing of the process is to count as read.
@@ -200,7 +294,7 @@ impl Remote {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn list_processes(&self) -> Result<Vec<ListedProcess>, CallError> {
-        match self.shared.link.call(Op::List).await? {
+        match self.place.link().call(Op::List).await? {
             Answer::List(processes) => Ok(processes),
             other => Err(failure::mismatch(&other).into()),
         }
@@ -216,7 +310,7 @@ impl Remote {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn status(&self) -> Result<(), CallError> {
-        match self.shared.link.call(Op::Status).await? {
+        match self.place.link().call(Op::Status).await? {
             Answer::Done => Ok(()),
             other => Err(failure::mismatch(&other).into()),
         }
@@ -231,22 +325,23 @@ impl Remote {
     pub async fn leave(&self) -> Option<String> {
         // Without the answer to the handshake there is no id to come back with.
         let _ = self.ready().await;
-        self.shared.link.send(Command::Leave);
-        self.shared.link.ended().await;
+        let link = self.place.present();
+        link.send(Command::Leave);
+        link.ended().await;
         self.session_id()
     }
 }
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("peer", &self.shared.peer).field("session_id", &self.session_id()).finish()
+        f.debug_struct("Remote").field("peer", &self.peer()).field("session_id", &self.session_id()).finish()
     }
 }
 
 #[async_trait::async_trait]
 impl ExecBackend for Remote {
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
-        let link = &self.shared.link;
+        let link = &self.place.link();
         let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
         let (route, mut events) = link.route();
         let control = RemoteProcess::new(Arc::clone(link), route);
@@ -262,7 +357,7 @@ impl ExecBackend for Remote {
     }
 
     async fn info(&self) -> Result<EnvironmentInfo, CallError> {
-        match self.shared.link.call(Op::Info).await? {
+        match self.place.link().call(Op::Info).await? {
             Answer::Info(info) => Ok(*info),
             other => Err(failure::mismatch(&other).into()),
         }
@@ -274,10 +369,7 @@ impl ExecBackend for Remote {
 
     /// What the peer has; nothing while it has not answered the handshake.
     fn features(&self) -> Features {
-        match &*self.shared.handshake.borrow() {
-            Handshake::Done(facts) => facts.features,
-            Handshake::Pending | Handshake::Failed(_) => Features::default(),
-        }
+        self.place.facts(|facts| facts.features).unwrap_or_default()
     }
 
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
@@ -289,25 +381,14 @@ impl ExecBackend for Remote {
     }
 
     async fn close(&self) {
-        self.shared.link.send(Command::Close);
-        self.shared.link.ended().await;
+        let link = self.place.present();
+        link.send(Command::Close);
+        link.ended().await;
     }
 }
 
 fn spawned(process_id: ProcessId, control: RemoteProcess, events: events::Events, started: Started) -> Spawned {
     Spawned { process_id, control: Arc::new(control), events: Box::pin(events), sandbox_type: started.sandbox_type }
-}
-
-struct Shared {
-    link: Arc<Link>,
-    handshake: watch::Receiver<Handshake>,
-    peer: String,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.link.send(Command::AbandonAll);
-    }
 }
 
 /// How far the handshake is.
@@ -321,6 +402,10 @@ enum Handshake {
 /// What the answer to the handshake says.
 #[derive(Debug)]
 struct Facts {
+    /// The connection over which it came.
+    link: LinkId,
+    /// How many connections have stood.
+    generation: u64,
     session_id: String,
     features: Features,
 }

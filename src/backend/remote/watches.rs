@@ -132,6 +132,11 @@ impl Watches {
         }
     }
 
+    /// The connection broke, and with it the watch. There may be another one.
+    pub(crate) fn interrupt(&self) {
+        self.state().watchers.clear();
+    }
+
     /// The connection has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state();

@@ -20,16 +20,19 @@ type Raw<'a> = Result<Payload<'a>, RpcError>;
 impl Session {
     pub(super) fn handle_answer(&mut self, now: Instant, call: Call, answer: Raw<'_>) {
         match call {
-            Call::Initialize => self.handle_initialize(now, answer),
             Call::Info => self.handle_info(now, answer),
             Call::Read { route } => self.handle_read_answer(now, route, answer),
             Call::Start { route, token, names } => self.handle_started(now, route, token, &names, answer),
-            Call::Piece { route, job, close } => {
-                let result = self.piece_result(route, close, answer);
+            Call::Piece { route, piece, close, again } => {
+                let result = match self.piece_result(route, close, answer) {
+                    // It was closed by what was sent before the connection broke.
+                    Err(Failure::StdinClosed) if close && again => Ok(()),
+                    result => result,
+                };
                 let hole = result.as_ref().err().filter(|_| !close).cloned();
                 let mut finished = Vec::new();
                 if let Some(route) = self.routes.get_mut(&route) {
-                    finished.extend(route.input.settle(job, result));
+                    finished.extend(route.input.settle(piece, result));
                     finished.extend(hole.map(|failure| route.input.fail(failure)).unwrap_or_default());
                 }
                 for finished in finished {
@@ -37,7 +40,7 @@ impl Session {
                 }
                 self.queue_input(route);
             }
-            Call::Stop { route, token } => self.handle_stopped(now, route, token, answer),
+            Call::Stop { route, token, .. } => self.handle_stopped(now, route, token, answer),
             Call::Act { token, process_id, method } => {
                 let result = answer.map(|_| Answer::Done).map_err(|error| act_failure(error, process_id, method));
                 self.answer(token, result);
@@ -47,7 +50,7 @@ impl Session {
                     .map(|list| Answer::List(list.processes.into_iter().map(listed).collect()));
                 self.answer(token, result);
             }
-            Call::Ask(token) => {
+            Call::Ask { token, .. } => {
                 let result = answer.map(|payload| Answer::Json(payload.as_json().into())).map_err(Failure::from);
                 self.answer(token, result);
             }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handshake::{Facts, Info};
-use super::op::{Failure, Mode, RouteKey, Token};
+use super::op::{Failure, RouteKey, Token};
 use super::route::Start;
-use super::{CLOSE_PATIENCE, Call, Cleanup, Ending, Session, SessionEvent, State};
+use super::{CLOSE_PATIENCE, Call, Cleanup, ConnectionState, Ending, LinkId, Session, SessionEvent, State};
 use crate::error::{ConnectError, Disconnected, PeerMisbehaved, Sent, TransportError, WaitError};
 use crate::time::Instant;
 use crate::wire::extension::TerminateExtension;
@@ -25,11 +25,12 @@ impl Session {
     }
 
     fn close_with(&mut self, now: Instant, grace: Duration) {
-        match &self.state {
-            State::Closing { .. } | State::Ended { .. } => return,
+        if self.closing.is_some() || self.is_ended() {
+            return;
+        }
+        if !self.may_send() && !self.has_to_stop() {
             // Nothing can have been started.
-            State::Handshaking { mode: Mode::Resume(_), .. } => return self.close_now(),
-            State::Handshaking { mode: Mode::Fresh, .. } | State::Open => {}
+            return self.close_now();
         }
         for held in std::mem::take(&mut self.held) {
             if matches!(held.op, super::Op::Start { .. } | super::Op::Attach { .. }) {
@@ -48,7 +49,7 @@ impl Session {
         // A grace time beyond what a clock can express has no end.
         let patience = grace.saturating_add(CLOSE_PATIENCE);
         let deadline = now.checked_add(patience);
-        self.state = State::Closing { deadline };
+        self.closing = Some(deadline);
         for key in live {
             self.stop_for_close(now, key, grace);
         }
@@ -60,8 +61,11 @@ impl Session {
         self.end("left by this end".into(), Ending::Normal, None);
     }
 
-    /// The connection has ended.
-    pub(crate) fn handle_disconnect(&mut self, error: &TransportError) {
+    /// The connection `link` has ended.
+    pub(crate) fn handle_disconnect(&mut self, now: Instant, link: LinkId, error: &TransportError) {
+        if !self.is_on(link) {
+            return;
+        }
         let ending = match error {
             TransportError::MessageTooLarge { .. } => Ending::TooLarge,
             TransportError::Framing(_) => Ending::ProtocolError,
@@ -71,29 +75,25 @@ impl Session {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
-        self.end(reason.into(), ending, Some(error.clone().into()));
+        self.lose(now, reason.into(), ending, error.clone().into());
     }
 
-    /// Nothing was heard from the peer for too long.
-    pub(crate) fn handle_silence(&mut self, silence: Duration) {
-        let misbehaviour = PeerMisbehaved::Silent { silence };
-        self.end(misbehaviour.to_string().into(), Ending::Lost, Some(misbehaviour.into()));
+    /// Nothing was heard over the connection `link` for too long.
+    pub(crate) fn handle_silence(&mut self, now: Instant, link: LinkId, silence: Duration) {
+        if self.is_on(link) {
+            let misbehaviour = PeerMisbehaved::Silent { silence };
+            self.lose(now, misbehaviour.to_string().into(), Ending::Lost, misbehaviour.into());
+        }
     }
 
     /// The peer broke the protocol in a way that concerns the whole connection.
-    pub(super) fn fault(&mut self, misbehaviour: PeerMisbehaved) {
-        if self.is_ended() {
-            return;
-        }
+    pub(super) fn fault(&mut self, now: Instant, misbehaviour: PeerMisbehaved) {
         let ending = match misbehaviour {
             PeerMisbehaved::MessageTooLarge { .. } => Ending::TooLarge,
             _ => Ending::ProtocolError,
         };
         let reason: Arc<str> = misbehaviour.to_string().into();
-        for key in self.followed() {
-            self.fail_at_end(key, misbehaviour.clone().into());
-        }
-        self.end(reason, ending, Some(misbehaviour.into()));
+        self.lose(now, reason, ending, misbehaviour.into());
     }
 
     pub(super) fn close_now(&mut self) {
@@ -102,7 +102,9 @@ impl Session {
 
     /// Ends a session that is being closed once its stops are answered.
     pub(super) fn finish_closing(&mut self) {
-        let State::Closing { .. } = self.state else { return };
+        if self.closing.is_none() || !self.may_send() {
+            return;
+        }
         let stops = self.calls.iter().any(|call| matches!(call, Call::Stop { .. }));
         if stops || !self.cleanups.is_empty() {
             return;
@@ -143,12 +145,25 @@ impl Session {
         if self.is_ended() {
             return;
         }
-        if let State::Handshaking { .. } = self.state {
-            let unknown = || Disconnected { sent: Sent::Unknown, reason: reason.clone() }.into();
+        self.publish(match &rejection {
+            None => ConnectionState::Closed,
+            Some(ConnectError::UnknownSession(_)) if self.facts.is_some() => {
+                ConnectionState::SessionLost { reason: Arc::clone(&reason) }
+            }
+            Some(_) => ConnectionState::Failed { reason: Arc::clone(&reason) },
+        });
+        if let (Some(ConnectError::Peer(misbehaviour)), Ending::ProtocolError | Ending::TooLarge) = (&rejection, ending)
+        {
+            for key in self.followed() {
+                self.fail_at_end(key, misbehaviour.clone().into());
+            }
+        }
+        if self.facts.is_none() {
+            let unknown = || Disconnected { sent: Sent::Unknown, reason: Arc::clone(&reason) }.into();
             self.events.push_back(SessionEvent::Rejected(rejection.unwrap_or_else(unknown)));
         }
-        self.state = State::Ended { reason: reason.clone() };
-        let disconnected = |sent| Disconnected { sent, reason: reason.clone() };
+        self.state = State::Ended { reason: Arc::clone(&reason) };
+        let disconnected = |sent| Disconnected { sent, reason: Arc::clone(&reason) };
         for (token, sent) in self.unanswered() {
             self.answer(token, Err(disconnected(sent).into()));
         }
@@ -163,7 +178,10 @@ impl Session {
             self.fail_at_end(key, disconnected(Sent::Unknown).into());
         }
         self.outbox.clear();
+        self.greeting.clear();
         self.replies = 0;
+        self.unconfirmed.clear();
+        self.closing = None;
         self.routes.clear();
         self.by_id.clear();
         self.input_ready.clear();
@@ -186,11 +204,11 @@ impl Session {
                 | Call::Act { token, .. }
                 | Call::List(token)
                 | Call::Status(token)
-                | Call::Ask(token) => {
+                | Call::Ask { token, .. } => {
                     tokens.push((token, sent));
                 }
                 Call::Stop { token, .. } => tokens.extend(token.map(|token| (token, sent))),
-                Call::Initialize | Call::Piece { .. } | Call::Read { .. } | Call::Info => {}
+                Call::Piece { .. } | Call::Read { .. } | Call::Info => {}
             }
         }
         tokens.extend(self.held.drain(..).map(|held| (held.token, Sent::NotSent)));

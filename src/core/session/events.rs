@@ -6,7 +6,7 @@ use super::answer::is_unknown_process;
 use super::inbox::{ExitFact, Inbox};
 use super::op::{Answer, Consumption, Failure, RouteKey};
 use super::route::{Route, Start};
-use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent, State};
+use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent};
 use crate::error::{PeerMisbehaved, RpcError, WaitError};
 use crate::event::{Closed, Event, Output, OutputStream};
 use crate::request::ProcessId;
@@ -45,7 +45,7 @@ impl Session {
                 Ok(delta) if delta.delta_base64.0.len() > MAX_DELTA_BYTES => {
                     let size_bytes = Some(delta.delta_base64.0.len() as u64);
                     let limit_bytes = MAX_DELTA_BYTES as u64;
-                    return self.fault(PeerMisbehaved::MessageTooLarge { size_bytes, limit_bytes });
+                    return self.fault(now, PeerMisbehaved::MessageTooLarge { size_bytes, limit_bytes });
                 }
                 Ok(delta) => {
                     self.events.push_back(SessionEvent::BodyDelta(Box::new(delta)));
@@ -57,7 +57,7 @@ impl Session {
             _ => Ok(()),
         };
         if let Err(error) = result {
-            self.fault(PeerMisbehaved::Malformed { reason: format!("notification {method}: {error}") });
+            self.fault(now, PeerMisbehaved::Malformed { reason: format!("notification {method}: {error}") });
         }
     }
 
@@ -88,7 +88,7 @@ impl Session {
     /// The process outlives the environment; false if it is too late for that.
     pub(crate) fn detach(&mut self, key: RouteKey) -> bool {
         let Some(route) = self.routes.get_mut(&key) else { return !self.is_ended() };
-        if matches!(self.state, State::Closing { .. }) && route.stopping {
+        if self.closing.is_some() && route.stopping {
             // The stop that the close wants is taken back, if it has not left.
             let before = self.cleanups.len();
             let wanted =
@@ -300,7 +300,7 @@ impl Session {
         }
         route.failed = true;
         // Nobody can follow it any more, so it must not run on unseen.
-        let kills = matches!(error, WaitError::Peer(_));
+        let kills = matches!(error, WaitError::Peer(_) | WaitError::OutputLost { .. });
         if credits && (kills || matches!(error, WaitError::Failed { .. })) {
             // The peer keeps what it has of it until it hears that this end needs nothing of that.
             route.inbox.discard();

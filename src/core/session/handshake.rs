@@ -1,16 +1,17 @@
 //! The first exchange, and what is learnt from it.
 
-use super::op::{Failure, Mode};
+use super::op::Failure;
 use super::route::{Kind, Outgoing};
-use super::{Answer, Call, Class, Ending, Held, Session, SessionEvent, State, Token};
-use crate::error::{ConnectError, RpcError};
+use super::{Answer, Call, Class, ConnectionState, Ending, Held, Session, SessionEvent, State, Token};
+use crate::core::recovery::Recovery;
+use crate::error::{ConnectError, PeerMisbehaved, RpcError};
 use crate::info::{EnvironmentInfo, Features};
-use crate::time::Instant;
+use crate::time::{Instant, after};
 use crate::wire::codec::{self, Payload};
 use crate::wire::extension::Offer;
 use crate::wire::initialize::{self, InitializeParams, InitializeResult};
 use crate::wire::method::{self, Initialize, Initialized, Method, NoParams};
-use crate::wire::{ErrorCode, environment};
+use crate::wire::{ErrorCode, RequestId, environment};
 
 /// What the peer says of itself.
 #[derive(Debug)]
@@ -32,53 +33,66 @@ pub(super) enum Info {
 }
 
 impl Session {
-    pub(super) fn begin_handshake(&mut self) {
-        let resume_session_id = match &self.state {
-            State::Handshaking { mode: Mode::Resume(id), .. } => Some(id.clone()),
-            _ => None,
-        };
-        let fresh = resume_session_id.is_none();
+    pub(super) fn begin_handshake(&mut self, now: Instant, recovery: Option<Box<Recovery>>) {
         let params = InitializeParams {
             client_name: self.config.client_name.clone(),
-            resume_session_id,
+            resume_session_id: self.session_id.clone(),
             longarm: Some(Offer::of(Features::all())),
         };
-        // The table is empty and has a place.
-        if let Ok(call) = self.calls.admit(Class::Regular, Call::Initialize) {
-            self.send::<Initialize>(call, &params);
+        let call = self.calls.take_id();
+        let bytes = codec::encode_request::<Initialize>(&RequestId::Number(call), &params);
+        self.greeting.push_back(Outgoing { kind: Kind::Initialize, bytes });
+        if self.session_id.is_none() {
+            self.greeting.push_back(initialized());
         }
-        if fresh {
-            self.outbox.push_back(initialized());
+        let mut deadline = after(now, self.config.initialize_timeout);
+        if let Some(recovery) = &recovery {
+            deadline = deadline.min(recovery.deadline());
         }
+        self.state = State::Handshaking { call, sent: false, deadline, recovery };
     }
 
     pub(super) fn handle_initialize(&mut self, now: Instant, answer: Result<Payload<'_>, RpcError>) {
-        let State::Handshaking { mode, .. } = &self.state else { return };
-        let resumed = match mode {
-            Mode::Fresh => None,
-            Mode::Resume(id) => Some(id.clone()),
-        };
         let result = match answer {
             Ok(payload) => {
                 payload.decode::<InitializeResult>().map_err(|error| error.into_bad_result(Initialize::NAME))
             }
-            Err(error) => return self.reject(rejection(error, resumed)),
+            Err(error) => return self.reject(now, rejection(error, self.session_id.clone())),
         };
         let result = match result {
             Ok(result) => result,
-            Err(misbehaviour) => return self.fault(misbehaviour),
+            Err(misbehaviour) => return self.fault(now, misbehaviour),
         };
-        if resumed.is_some() {
-            self.outbox.push_back(initialized());
+        if let Some(id) = &self.session_id {
+            if *id != result.session_id {
+                return self.fault(now, PeerMisbehaved::Protocol("another session than the one to resume".into()));
+            }
+            self.greeting.push_back(initialized());
         }
-        let features = result.environment_info.as_ref().map(environment::EnvironmentInfo::features).unwrap_or_default();
+        self.session_id = Some(result.session_id.clone());
+        let features = match (&result.environment_info, &self.facts) {
+            (Some(info), _) => info.features(),
+            (None, Some(facts)) => facts.features,
+            (None, None) => Features::default(),
+        };
         if features.any() {
             self.calls.set_limit(self.config.max_calls_extended.max(1));
         }
-        let info = result.environment_info.map_or(Info::Unasked, |info| Info::Known(Box::new(info.into())));
+        let info = match (result.environment_info, self.facts.take()) {
+            (Some(info), _) => Info::Known(Box::new(info.into())),
+            (None, Some(facts)) => facts.info,
+            (None, None) => Info::Unasked,
+        };
         self.facts = Some(Facts { features, info });
-        self.state = State::Open;
-        self.events.push_back(SessionEvent::Connected { session_id: result.session_id, features });
+        self.generation += 1;
+        let (link, generation, session_id) = (self.link, self.generation, result.session_id);
+        self.events.push_back(SessionEvent::Connected { link, generation, session_id, features });
+        let state = std::mem::replace(&mut self.state, State::Open { settling: None });
+        if let State::Handshaking { recovery: Some(recovery), .. } = state {
+            return self.resume(now, *recovery);
+        }
+        let (generation, session) = (self.generation, self.epoch);
+        self.publish(ConnectionState::Connected { generation, session });
         let routes: Vec<_> = self.routes.keys().copied().collect();
         for route in routes {
             self.note_consumed(now, route);
@@ -134,14 +148,19 @@ impl Session {
         true
     }
 
-    pub(super) fn handshake_timed_out(&mut self) {
+    pub(super) fn handshake_timed_out(&mut self, now: Instant) {
         let limit = self.config.initialize_timeout;
-        self.reject(ConnectError::TimedOut { what: "the handshake", limit });
+        self.reject(now, ConnectError::TimedOut { what: "the handshake", limit });
     }
 
-    fn reject(&mut self, error: ConnectError) {
-        let reason = format!("the handshake failed: {error}");
-        self.end(reason.into(), Ending::Normal, Some(error));
+    fn reject(&mut self, now: Instant, error: ConnectError) {
+        let mut reason = format!("the handshake failed: {error}");
+        if let State::Handshaking { recovery: Some(recovery), .. } = &self.state
+            && let Some(cause) = recovery.cause()
+        {
+            reason = format!("{cause}; {reason}");
+        }
+        self.lose(now, reason.into(), Ending::Normal, error);
     }
 }
 

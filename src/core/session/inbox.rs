@@ -13,6 +13,10 @@
 //! Exit and close are never let go: they are two small facts. What is lost for ever stands as a gap in its place, and
 //! with what a read says of the present, missing facts are rebuilt.
 //!
+//! When the connection breaks, a read over the next one tells what has happened meanwhile. What that read cannot bring any
+//! more was lost in the outage: it is a gap, and the end of the process's events. What this end had let go before is only a
+//! gap.
+//!
 //! Invariants:
 //! 1. The reader gets strictly rising numbers; what is missing is in a gap.
 //! 2. One exit, one close, the close last. A peer that says otherwise ends the process's events in an error.
@@ -34,6 +38,7 @@ use crate::time::Instant;
 use crate::wire::process::ReadResult;
 
 mod catch_up;
+mod resync;
 
 /// The state of one process's events.
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct Inbox {
     retry_at: Option<Instant>,
     read_failures: u32,
     reading: Option<Reading>,
+    /// The connection broke, and no read has yet told what happened meanwhile.
+    resync: bool,
     limit: Option<LimitExceeded>,
 }
 
@@ -104,6 +111,8 @@ pub(crate) enum ReadSpec {
     CatchUp { after_seq: u64, max_bytes: Option<u64> },
     /// Only whether a sandbox denied something.
     Denial,
+    /// Only the state of a process whose output nobody wants.
+    State,
 }
 
 impl ReadSpec {
@@ -111,14 +120,14 @@ impl ReadSpec {
         match self {
             Self::CatchUp { after_seq, .. } => after_seq,
             // Beyond every event, so that no chunk is returned.
-            Self::Denial => i64::MAX as u64,
+            Self::Denial | Self::State => i64::MAX as u64,
         }
     }
 
     pub(crate) const fn max_bytes(self) -> Option<u64> {
         match self {
             Self::CatchUp { max_bytes, .. } => max_bytes,
-            Self::Denial => Some(0),
+            Self::Denial | Self::State => Some(0),
         }
     }
 }
@@ -127,6 +136,8 @@ impl ReadSpec {
 struct Reading {
     spec: ReadSpec,
     lost_to: u64,
+    /// It tells what happened in an outage.
+    resync: bool,
 }
 
 impl Inbox {
@@ -154,6 +165,7 @@ impl Inbox {
             retry_at: None,
             read_failures: 0,
             reading: None,
+            resync: false,
             limit: None,
         }
     }
@@ -253,7 +265,9 @@ impl Inbox {
         match self.order.insert(seq, bytes, item) {
             Ok(_) => self.publish(now, out),
             // Not the peer's fault: what is held waits for the reader, or for a read of ours.
-            Err(Violation::Full) if self.unread || self.reading.is_some() || self.order.peek_next().is_some() => {
+            Err(Violation::Full)
+                if self.unread || self.resync || self.reading.is_some() || self.order.peek_next().is_some() =>
+            {
                 self.let_go(seq);
                 Ok(())
             }
@@ -325,13 +339,21 @@ impl Inbox {
 
     /// The read that is needed now, if any and none is under way.
     pub(crate) fn wants_read(&self, now: Instant) -> Option<ReadSpec> {
-        if self.over || self.discarding || self.reading.is_some() {
+        if self.over || self.reading.is_some() {
             return None;
+        }
+        if self.discarding {
+            return self.resync.then_some(ReadSpec::State);
+        }
+        let retries_later = self.retry_at.is_some_and(|at| at > now);
+        if self.resync && self.has_caught_up() && !retries_later {
+            let after_seq = self.order.next().saturating_sub(1);
+            return Some(ReadSpec::CatchUp { after_seq, max_bytes: None });
         }
         if matches!(self.order.peek_next(), Some(Item::Exited(ExitFact { sandbox_denied: None, .. }))) {
             return Some(ReadSpec::Denial);
         }
-        if self.retry_at.is_some_and(|at| at > now) {
+        if retries_later {
             return None;
         }
         let after_seq = self.order.next().saturating_sub(1);
@@ -349,7 +371,8 @@ impl Inbox {
     pub(crate) fn handle_read_started(&mut self, spec: ReadSpec) {
         self.hole_since = None;
         self.retry_at = None;
-        self.reading = Some(Reading { spec, lost_to: self.lost_to });
+        let resync = spec != ReadSpec::Denial && std::mem::take(&mut self.resync);
+        self.reading = Some(Reading { spec, lost_to: self.lost_to, resync });
     }
 
     /// The read was answered.
@@ -360,7 +383,13 @@ impl Inbox {
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
         let Some(reading) = self.reading.take() else { return Ok(()) };
-        if self.over || self.discarding {
+        if self.over {
+            return Ok(());
+        }
+        if self.discarding {
+            if reading.resync {
+                self.take_state(result);
+            }
             return Ok(());
         }
         if let Some(reason) = &result.failure {
@@ -370,10 +399,12 @@ impl Inbox {
         }
         match reading.spec {
             ReadSpec::Denial => self.handle_denial(now, result.sandbox_denied, out),
+            // It was asked for nobody.
+            ReadSpec::State => Ok(()),
             ReadSpec::CatchUp { after_seq, max_bytes } => {
                 self.read_failures = 0;
                 self.check_read(result)?;
-                self.catch_up(after_seq, max_bytes, reading.lost_to, result, out)?;
+                self.catch_up(after_seq, max_bytes, reading, result, out)?;
                 if self.over { Ok(()) } else { self.publish(now, out) }
             }
         }
@@ -387,6 +418,10 @@ impl Inbox {
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
         let Some(reading) = self.reading.take() else { return Ok(()) };
+        if self.discarding && reading.resync {
+            // It is gone, with its end.
+            self.over = true;
+        }
         if self.over || self.discarding {
             return Ok(());
         }
@@ -395,8 +430,10 @@ impl Inbox {
             ReadSpec::CatchUp { .. } if matches!(error, WaitError::Remote(_)) && self.read_failures < READ_RETRIES => {
                 self.read_failures += 1;
                 self.retry_at = Some(now + RETRY_DELAY);
+                self.resync |= reading.resync;
                 Ok(())
             }
+            ReadSpec::State => Ok(()),
             ReadSpec::CatchUp { .. } => Err(error),
         }
     }

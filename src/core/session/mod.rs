@@ -1,10 +1,17 @@
-//! The client's side of a session, over one connection.
+//! The client's side of a session, over one connection after another.
 //!
 //! ```text
-//!              ┌── refused, timed out, broken ──────────────┐
-//!  Handshaking ┴─▶ Open ── leave, fault, broken ───────────▶ Ended
-//!                   └─ close ─▶ (closing: stops on their way) ─▶ │
+//!          connect          dialled                answered
+//!   Idle ──────────▶ Away ───────────▶ Handshaking ─────────▶ Open
+//!                    ▲  │                │  │                 │  │
+//!                    │  │                │  │ refused         │  │ leave, closed, no way back
+//!                    │  └─ given up ─────│──┴────▶ Ended ◀────│──┘
+//!                    └─ broken, retryable┴────────────────────┘
 //! ```
+//!
+//! A session that cannot dial begins in Handshaking, and ends with its connection. One that can goes back to Away
+//! ([`recovery`](super::recovery)), keeps its processes and what waits for them, and resumes: what a break means for each
+//! thing is in [`lost`]. Closing is beside all that: while it lasts, stops are on their way.
 //!
 //! A fresh session sends `initialize`, `initialized` and first requests in one flight; what depends on the peer's
 //! answer is held until it has come. A resumed session holds everything: the reference drops a connection that goes on
@@ -15,12 +22,14 @@
 //!
 //! Invariants, with the numbers of the design rules:
 //! 1. and 2. For events: see [`inbox`].
-//! 3. A piece of a write has one id, and goes out once.
+//! 3. A piece of a write has one id, and goes out once on each connection.
 //! 4. Every call that was submitted is answered exactly once: value, error, or disconnected.
 //! 5. What a reader gets does not depend on how events are split between notifications and reads.
 //! 6. Calls, pieces, reads and answers in flight are bounded, and so is what is held of every process.
 //! 7. A spurious timeout or an old duplicate changes nothing.
 //! 8. With nothing outstanding there is no timeout.
+//!
+//! What is said of a connection that is not the present one changes nothing.
 
 mod answer;
 mod ending;
@@ -28,6 +37,8 @@ mod events;
 mod handshake;
 pub(crate) mod inbox;
 mod input;
+mod link;
+mod lost;
 mod op;
 mod route;
 mod start;
@@ -42,22 +53,26 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use self::handshake::Facts;
-use self::input::JobId;
+use self::input::PieceId;
+use self::link::Settling;
 use self::route::{Kind, Names, Outgoing, Route};
 use super::calls::{Calls, Class};
+use super::recovery::Recovery;
 use crate::config::ClientConfig;
-use crate::error::{ConnectError, PeerMisbehaved, RpcError, WaitError};
+use crate::error::{ConnectError, Disconnected, PeerMisbehaved, RpcError, Sent, WaitError};
 use crate::event::Event;
 use crate::info::Features;
 use crate::request::ProcessId;
 use crate::time::Instant;
-use crate::wire::codec::{self, Message, hot};
+use crate::wire::codec::{self, Message, Payload, hot};
 use crate::wire::extension::AckParams;
 use crate::wire::http::BodyDeltaParams;
 use crate::wire::method::{Ack, Method, Read, Terminate};
 use crate::wire::process::{ReadParams, TerminateParams};
 use crate::wire::{ErrorCode, RequestId};
 
+pub use self::link::ConnectionState;
+pub(crate) use self::link::{LinkId, SIGN_OF_LIFE};
 pub(crate) use self::op::{Answer, Ask, Consumption, Failure, Mode, Op, RouteKey, Started, Token};
 pub use self::op::{ListedProcess, ProcessState};
 
@@ -66,7 +81,26 @@ pub use self::op::{ListedProcess, ProcessState};
 pub(crate) struct Session {
     config: ClientConfig,
     state: State,
+    /// Since it is being closed: when it has taken long enough. Within, none: the grace time is beyond what a clock can
+    /// express.
+    closing: Option<Option<Instant>>,
+    /// Whether it comes back when a connection breaks.
+    recovers: bool,
+    /// Which of the place's sessions this is.
+    epoch: u64,
+    /// How many connections have stood.
+    generation: u64,
+    /// The present connection, or the last attempt at one.
+    link: LinkId,
+    last_dial: Option<Instant>,
+    not_before: Option<Instant>,
+    faults: u32,
+    last_fault: Option<Instant>,
+    /// The id by which it is resumed, once known.
+    session_id: Option<String>,
     facts: Option<Facts>,
+    /// The messages of the handshake.
+    greeting: VecDeque<Outgoing>,
     calls: Calls<Call>,
     outbox: VecDeque<Outgoing>,
     /// Answers to requests of the peer in the outbox.
@@ -87,6 +121,8 @@ pub(crate) struct Session {
     acks: BTreeSet<RouteKey>,
     /// The last acknowledgements of processes that are forgotten here: the peer keeps what it has of them until then.
     last_acks: Vec<(ProcessId, u64)>,
+    /// Those that were sent, with the last call before: the answer to a later one shows that they arrived.
+    unconfirmed: VecDeque<(i64, Vec<(ProcessId, u64)>)>,
     ack_at: Option<Instant>,
     acks_due: bool,
     ack_queued: bool,
@@ -98,19 +134,25 @@ pub(crate) struct Session {
     scratch: Vec<Event>,
     /// Makes write ids unique among all clients that a session ever has.
     write_prefix: String,
-    last_write: u64,
+    /// The number of the last piece of input.
+    last_piece: u64,
 }
 
 #[derive(Debug)]
 enum State {
+    /// Nothing has needed a connection yet.
+    Idle,
+    /// There is none.
+    Away(Box<Recovery>),
     Handshaking {
-        mode: Mode,
+        /// The number of the request.
+        call: i64,
+        sent: bool,
         deadline: Instant,
+        recovery: Option<Box<Recovery>>,
     },
-    Open,
-    /// Without a deadline, the grace time is beyond what a clock can express.
-    Closing {
-        deadline: Option<Instant>,
+    Open {
+        settling: Option<Box<Settling>>,
     },
     Ended {
         reason: Arc<str>,
@@ -120,16 +162,15 @@ enum State {
 /// What becomes of an answer.
 #[derive(Debug)]
 enum Call {
-    Initialize,
     Start { route: RouteKey, token: Token, names: Box<Names> },
-    Piece { route: RouteKey, job: JobId, close: bool },
+    Piece { route: RouteKey, piece: PieceId, close: bool, again: bool },
     Read { route: RouteKey },
-    Stop { route: RouteKey, token: Option<Token> },
+    Stop { route: RouteKey, token: Option<Token>, params: TerminateParams },
     Act { token: Token, process_id: ProcessId, method: &'static str },
     List(Token),
     Status(Token),
     Info,
-    Ask(Token),
+    Ask { token: Token, on: Option<LinkId> },
 }
 
 #[derive(Debug)]
@@ -157,9 +198,15 @@ impl Cleanup {
 /// What the session tells its driver.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
+    /// A connection is to be made, and reported by [`Session::handle_dialled`].
+    Dial { link: LinkId },
+    /// This connection is to be closed.
+    HangUp { link: LinkId, ending: Ending, reason: Arc<str> },
+    /// How the connection is.
+    State(ConnectionState),
     /// The handshake is done.
-    Connected { session_id: String, features: Features },
-    /// The handshake has failed; the end follows.
+    Connected { link: LinkId, generation: u64, session_id: String, features: Features },
+    /// No handshake was ever done; the end follows.
     Rejected(ConnectError),
     /// A call has ended.
     Answer { token: Token, result: Result<Answer, Failure> },
@@ -189,14 +236,55 @@ pub(crate) enum Ending {
 }
 
 impl Session {
-    /// A session over a connection made at `now`. `nonce` is to be another one for every client of a session.
+    /// A session over a connection made at `now`, the first and last one. `nonce` is to be another one for every client of a
+    /// session.
     pub(crate) fn new(config: ClientConfig, mode: Mode, nonce: &str, now: Instant) -> Self {
-        let deadline = now + config.initialize_timeout;
-        let mut session = Self {
+        let mut session = Self::without_connection(config, nonce);
+        session.session_id = match mode {
+            Mode::Fresh => None,
+            Mode::Resume(id) => Some(id),
+        };
+        session.link = LinkId::FIRST;
+        session.publish(ConnectionState::Connecting);
+        session.begin_handshake(now, None);
+        session
+    }
+
+    /// A session that dials when a connection is needed, and again when it breaks, if it `recovers`. It is number `epoch` of
+    /// its place, after `generations` connections, and does not dial before `not_before`.
+    pub(crate) fn dialling(
+        config: ClientConfig,
+        nonce: &str,
+        recovers: bool,
+        epoch: u64,
+        generations: u64,
+        not_before: Option<Instant>,
+    ) -> Self {
+        let mut session = Self::without_connection(config, nonce);
+        session.recovers = recovers;
+        session.epoch = epoch;
+        session.generation = generations;
+        session.not_before = not_before;
+        session
+    }
+
+    fn without_connection(config: ClientConfig, nonce: &str) -> Self {
+        Self {
             calls: Calls::new(config.max_calls.max(1)),
             config,
-            state: State::Handshaking { mode, deadline },
+            state: State::Idle,
+            closing: None,
+            recovers: false,
+            epoch: 1,
+            generation: 0,
+            link: LinkId(0),
+            last_dial: None,
+            not_before: None,
+            faults: 0,
+            last_fault: None,
+            session_id: None,
             facts: None,
+            greeting: VecDeque::new(),
             outbox: VecDeque::new(),
             replies: 0,
             held: VecDeque::new(),
@@ -209,6 +297,7 @@ impl Session {
             cleanup_waits_since: None,
             acks: BTreeSet::new(),
             last_acks: Vec::new(),
+            unconfirmed: VecDeque::new(),
             ack_at: None,
             acks_due: false,
             ack_queued: false,
@@ -218,15 +307,13 @@ impl Session {
             events: VecDeque::new(),
             scratch: Vec::new(),
             write_prefix: format!("{nonce}-"),
-            last_write: 0,
-        };
-        session.begin_handshake();
-        session
+            last_piece: 0,
+        }
     }
 
-    /// A message has come.
-    pub(crate) fn handle_message(&mut self, now: Instant, message: &[u8]) {
-        if self.is_ended() {
+    /// A message has come over the connection `link`.
+    pub(crate) fn handle_message(&mut self, now: Instant, link: LinkId, message: &[u8]) {
+        if !self.is_on(link) {
             return;
         }
         if let Some(output) = hot::decode_output(message, &self.config.messages) {
@@ -238,43 +325,70 @@ impl Session {
         let mut settled = None;
         if let Some(hot::FileBytes { id, bytes, eof }) = hot::decode_file_bytes(message, &self.config.messages) {
             match self.settle(&id) {
-                Some(Call::Ask(token)) => return self.answer(token, Ok(Answer::FileBytes { bytes, eof })),
+                Some(Call::Ask { token, .. }) => return self.answer(token, Ok(Answer::FileBytes { bytes, eof })),
                 Some(other) => settled = Some(other),
                 None => return,
             }
         }
         match codec::decode(message, &self.config.messages) {
             Ok(Message::Notification { method, params }) => self.handle_notification(now, &method, params),
-            Ok(Message::Response { id, result }) => {
-                if let Some(call) = settled.or_else(|| self.settle(&id)) {
-                    self.handle_answer(now, call, Ok(result));
-                }
-            }
+            Ok(Message::Response { id, result }) => self.handle_response(now, &id, settled, Ok(result)),
             Ok(Message::Error { id: RequestId::MALFORMED, error }) => {
-                self.fault(PeerMisbehaved::ReportedMalformed(error.message));
+                self.fault(now, PeerMisbehaved::ReportedMalformed(error.message));
             }
-            Ok(Message::Error { id, error }) => {
-                if let Some(call) = self.settle(&id) {
-                    self.handle_answer(now, call, Err(error));
-                }
-            }
-            Ok(Message::Request { id, method, .. }) => self.handle_request(&id, &method),
-            Err(error) => self.fault(error.into()),
+            Ok(Message::Error { id, error }) => self.handle_response(now, &id, None, Err(error)),
+            Ok(Message::Request { id, method, .. }) => self.handle_request(now, &id, &method),
+            Err(error) => self.fault(now, error.into()),
         }
+        self.note_settled();
         self.finish_closing();
+    }
+
+    /// An answer has come, to a call that was found already or is yet to be found.
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        id: &RequestId,
+        settled: Option<Call>,
+        answer: Result<Payload<'_>, RpcError>,
+    ) {
+        if let State::Handshaking { call, sent: true, .. } = &self.state
+            && RequestId::Number(*call) == *id
+        {
+            return self.handle_initialize(now, answer);
+        }
+        if let Some(call) = settled.or_else(|| self.settle(id)) {
+            self.handle_answer(now, call, answer);
+        }
+    }
+
+    fn settle(&mut self, id: &RequestId) -> Option<Call> {
+        let RequestId::Number(id) = *id else { return None };
+        let call = self.calls.settle(id)?;
+        // What went out before that call has arrived too.
+        while self.unconfirmed.front().is_some_and(|(before, _)| *before < id) {
+            self.unconfirmed.pop_front();
+        }
+        Some(call)
     }
 
     /// A moment that [`Self::poll_timeout`] named has come, or not.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.closing.flatten().is_some_and(|deadline| deadline <= now) && !self.is_ended() {
+            return self.close_now();
+        }
         match &self.state {
-            State::Handshaking { deadline, .. } if *deadline <= now => return self.handshake_timed_out(),
-            State::Closing { deadline: Some(deadline) } if *deadline <= now => return self.close_now(),
-            State::Ended { .. } => return,
-            State::Handshaking { .. } | State::Open | State::Closing { .. } => {}
+            State::Handshaking { deadline, .. } if *deadline <= now => return self.handshake_timed_out(now),
+            State::Away(_) => self.handle_away_timeout(now),
+            State::Handshaking { .. } | State::Idle | State::Open { .. } | State::Ended { .. } => {}
+        }
+        if self.is_ended() {
+            return;
         }
         if self.cleanup_deadline().is_some_and(|deadline| deadline <= now) {
-            self.end(STUCK.into(), Ending::Lost, None);
-            return;
+            let stuck: Arc<str> = STUCK.into();
+            let error = Disconnected { sent: Sent::Unknown, reason: Arc::clone(&stuck) };
+            return self.lose(now, stuck, Ending::Lost, error.into());
         }
         if self.ack_at.is_some_and(|due| due <= now) {
             self.ack_at = None;
@@ -293,10 +407,19 @@ impl Session {
 
     /// The next message for the transport; it counts as sent.
     pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {
+        if let Some(outgoing) = self.greeting.pop_front() {
+            if let (Kind::Initialize, State::Handshaking { sent, .. }) = (outgoing.kind, &mut self.state) {
+                *sent = true;
+            }
+            return Some(outgoing.bytes);
+        }
+        if !self.may_send() {
+            return None;
+        }
         self.refill(now);
         while let Some(outgoing) = self.outbox.pop_front() {
             match outgoing.kind {
-                Kind::Initialized | Kind::Notice => {}
+                Kind::Initialize | Kind::Initialized | Kind::Notice => {}
                 Kind::Call(call) if self.calls.contains(call) => self.calls.mark_sent(call),
                 // It was taken back.
                 Kind::Call(_) => continue,
@@ -312,7 +435,7 @@ impl Session {
 
     /// Sends a notification, behind what was asked for before it. On a session that is over it has no meaning.
     pub(crate) fn notify(&mut self, bytes: Bytes) {
-        if matches!(self.state, State::Open) {
+        if matches!(self.state, State::Open { .. }) {
             self.outbox.push_back(Outgoing { kind: Kind::Notice, bytes });
         }
     }
@@ -326,13 +449,14 @@ impl Session {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let state = match &self.state {
             State::Handshaking { deadline, .. } => Some(*deadline),
-            State::Closing { deadline } => *deadline,
-            State::Open => None,
+            State::Away(recovery) => Some(recovery.poll_timeout()),
+            State::Idle | State::Open { .. } => None,
             State::Ended { .. } => return None,
         };
+        let closing = self.closing.flatten();
         let timer = self.timers.first().map(|(due, _)| *due);
         let pause = self.pauses.values().min().copied();
-        [state, timer, self.ack_at, self.cleanup_deadline(), pause].into_iter().flatten().min()
+        [state, closing, timer, self.ack_at, self.cleanup_deadline(), pause].into_iter().flatten().min()
     }
 
     /// Whether messages should rather stay with the peer for a moment. A plain peer does not know how far a reader is, and
@@ -354,25 +478,23 @@ impl Session {
     /// Whether requests may leave.
     const fn may_send(&self) -> bool {
         match &self.state {
-            State::Handshaking { mode, .. } => matches!(mode, Mode::Fresh),
-            State::Open | State::Closing { .. } => true,
-            State::Ended { .. } => false,
+            State::Handshaking { .. } => self.session_id.is_none(),
+            State::Open { .. } => true,
+            State::Idle | State::Away(_) | State::Ended { .. } => false,
         }
     }
 
-    fn settle(&mut self, id: &RequestId) -> Option<Call> {
-        match id {
-            RequestId::Number(id) => self.calls.settle(*id),
-            RequestId::Text(_) => None,
-        }
+    /// Whether what is said of this connection counts.
+    fn is_on(&self, link: LinkId) -> bool {
+        link == self.link && matches!(self.state, State::Handshaking { .. } | State::Open { .. })
     }
 
-    fn handle_request(&mut self, id: &RequestId, method: &str) {
+    fn handle_request(&mut self, now: Instant, id: &RequestId, method: &str) {
         if !matches!(id, RequestId::Number(0..)) {
-            return self.fault(PeerMisbehaved::Protocol(format!("a request with the id {id}")));
+            return self.fault(now, PeerMisbehaved::Protocol(format!("a request with the id {id}")));
         }
         if self.replies >= MAX_REPLIES {
-            return self.fault(PeerMisbehaved::Protocol("more requests than answers are taken".into()));
+            return self.fault(now, PeerMisbehaved::Protocol("more requests than answers are taken".into()));
         }
         self.replies += 1;
         // The answer waits here, so that its size must not be the peer's to choose.
@@ -402,21 +524,25 @@ impl Session {
 
     /// Makes messages of what waits for a place or for its time.
     fn refill(&mut self, now: Instant) {
-        if !self.may_send() {
-            return;
+        self.send_urgent(now);
+        while self.calls.has_room() {
+            let Some(route) = self.input_ready.pop_front() else { break };
+            self.send_piece(route);
         }
+    }
+
+    fn send_urgent(&mut self, now: Instant) {
         self.send_cleanups(now);
         // While one waits for the transport, the next one gathers more.
         if self.acks_due && !self.ack_queued {
             self.send_acks();
         }
-        while self.reads < MAX_READS && self.calls.has_room() {
+        // After an outage all processes are asked for at once.
+        let settling = matches!(&self.state, State::Open { settling: Some(_) });
+        let max_reads = if settling { MAX_READS.max(self.calls.limit() / 2) } else { MAX_READS };
+        while self.reads < max_reads && self.calls.has_room() {
             let Some(route) = self.read_ready.pop_front() else { break };
             self.send_read(now, route);
-        }
-        while self.calls.has_room() {
-            let Some(route) = self.input_ready.pop_front() else { break };
-            self.send_piece(route);
         }
     }
 
@@ -426,12 +552,13 @@ impl Session {
             self.cleanup_waits_since = None;
             match cleanup {
                 Cleanup::Stop { route, token, params } => {
-                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Stop { route, token }) {
+                    let stop = Call::Stop { route, token, params: params.clone() };
+                    if let Ok(call) = self.calls.admit(Class::Cleanup, stop) {
                         self.send::<Terminate>(call, &params);
                     }
                 }
                 Cleanup::Ask { token, ask } => {
-                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Ask(token)) {
+                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Ask { token, on: ask.on }) {
                         self.send_ask(call, *ask);
                     }
                 }
@@ -451,7 +578,11 @@ impl Session {
     fn send_acks(&mut self) {
         self.ack_at = None;
         self.acks_due = false;
-        let mut params = AckParams { acks: std::mem::take(&mut self.last_acks) };
+        let ends = std::mem::take(&mut self.last_acks);
+        let mut params = AckParams { acks: ends.clone() };
+        if !ends.is_empty() {
+            self.unconfirmed.push_back((self.calls.last_id(), ends));
+        }
         for key in std::mem::take(&mut self.acks) {
             let Some(route) = self.routes.get_mut(&key) else { continue };
             let consumed = route.inbox.consumed_seq();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::link::LinkId;
 use crate::error::{Busy, Disconnected, InvalidRequest, PeerMisbehaved, RpcError, SpawnError, Unsupported};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
@@ -69,6 +70,8 @@ pub(crate) struct Ask {
     pub(crate) method: &'static str,
     /// Whether it frees something at the peer, and so has a place also when all others are taken.
     pub(crate) cleanup: bool,
+    /// The connection without which it has no meaning, such as that of an open file.
+    pub(crate) on: Option<LinkId>,
     /// Makes the message. It is called when there is a place.
     pub(crate) encode: Box<dyn FnOnce(&RequestId) -> Bytes + Send>,
 }

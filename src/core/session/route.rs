@@ -124,6 +124,8 @@ pub(super) struct Outgoing {
 /// What a message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// It begins the handshake.
+    Initialize,
     /// It ends the handshake.
     Initialized,
     /// It makes this call.

@@ -1,15 +1,17 @@
 //! What an application asks for, turned into calls.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::handshake::{Facts, Info};
-use super::input::Piece;
-use super::op::{Answer, Ask, Failure, Mode, Op, RouteKey, Token};
+use super::input::{Departure, Piece};
+use super::op::{Answer, Ask, Failure, Op, RouteKey, Token};
 use super::route::{Kind, Outgoing, Route, Start};
 use super::start::{self, check_size, millis, names, require};
 use super::{Call, Cleanup, Held, Session, State};
 use crate::core::calls::Class;
-use crate::error::{Busy, Disconnected, Sent, SpawnError};
+use crate::error::{Busy, SpawnError};
 use crate::request::{ExecRequest, ProcessId, Signal};
 use crate::time::Instant;
 use crate::wire::codec::hot;
@@ -21,6 +23,7 @@ use crate::wire::{Base64, RequestId};
 impl Session {
     /// Makes a call. It is answered by an event, now or later, exactly once.
     pub(crate) fn submit(&mut self, now: Instant, token: Token, route: RouteKey, op: Op) {
+        self.connect(now);
         if let Some(failure) = self.refusal(&op) {
             return self.answer(token, Err(failure));
         }
@@ -35,17 +38,19 @@ impl Session {
 
     /// The error of every call on a session that is closed, or being closed.
     fn refusal(&self, op: &Op) -> Option<Failure> {
-        let reason = match &self.state {
-            State::Handshaking { .. } | State::Open => return None,
-            State::Ended { reason } => reason.clone(),
-            State::Closing { .. } => match op {
-                Op::Start { .. } | Op::Attach { .. } | Op::List | Op::Info | Op::Status | Op::Ask(_) => {
-                    return Some(Failure::Closed);
-                }
-                _ => "the environment is closed".into(),
-            },
-        };
-        Some(Disconnected { sent: Sent::NotSent, reason }.into())
+        if let State::Ended { reason } = &self.state {
+            return Some(Self::not_sent(Arc::clone(reason)));
+        }
+        if let Op::Ask(ask) = op
+            && ask.on.is_some_and(|link| !self.is_on(link))
+        {
+            return Some(Self::not_sent(OTHER_CONNECTION.into()));
+        }
+        self.closing?;
+        Some(match op {
+            Op::Start { .. } | Op::Attach { .. } | Op::List | Op::Info | Op::Status | Op::Ask(_) => Failure::Closed,
+            _ => Self::not_sent("the environment is closed".into()),
+        })
     }
 
     /// Makes a process known before the peer can say anything of it.
@@ -77,22 +82,20 @@ impl Session {
 
     /// Whether the call depends on something that the peer has not said yet.
     fn must_wait(&self, op: &Op) -> bool {
-        match &self.state {
-            State::Handshaking { mode: Mode::Resume(_), .. } => true,
-            State::Handshaking { mode: Mode::Fresh, .. } => match op {
+        match (&self.facts, op) {
+            (Some(Facts { info: Info::Asked(_) | Info::Unasked, .. }), Op::Start { request }) => {
+                start::needs_answer(request)
+            }
+            (Some(_), _) => false,
+            // Nothing goes on behind a resume that may be refused.
+            (None, _) if self.session_id.is_some() => true,
+            (None, op) => match op {
                 Op::Start { request } => start::needs_answer(request),
                 Op::Signal { signal } => *signal != Signal::Interrupt,
                 Op::Terminate { grace, descendants } => !grace.is_zero() || *descendants,
                 Op::CloseStdin | Op::Resize { .. } | Op::List | Op::Info => true,
                 Op::Attach { .. } | Op::Write { .. } | Op::Status | Op::Ask(_) => false,
             },
-            State::Open => match (op, &self.facts) {
-                (Op::Start { request }, Some(Facts { info: Info::Asked(_) | Info::Unasked, .. })) => {
-                    start::needs_answer(request)
-                }
-                _ => false,
-            },
-            State::Closing { .. } | State::Ended { .. } => false,
         }
     }
 
@@ -199,16 +202,17 @@ impl Session {
         let width = self.width();
         let Some(route) = self.routes.get_mut(&key) else { return };
         route.input_queued = false;
-        let Some((job, piece)) = route.input.next_piece(width) else { return };
+        let next = route.input.next_piece(width, &mut self.last_piece);
+        let Some(Departure { id, piece, again }) = next else { return };
         let close = piece == Piece::Close;
         let process_id = route.process_id.clone();
+        let place = Call::Piece { route: key, piece: id, close, again };
         // The caller has seen that there is room.
-        let Ok(call) = self.calls.admit(Class::Regular, Call::Piece { route: key, job, close }) else { return };
+        let Ok(call) = self.calls.admit(Class::Regular, place) else { return };
         match piece {
             Piece::Close => self.send::<CloseStdin>(call, &CloseStdinParams { process_id }),
             Piece::Write(data) => {
-                self.last_write += 1;
-                let write_id = format!("{}{}", self.write_prefix, self.last_write);
+                let write_id = format!("{}{}", self.write_prefix, id.0);
                 let params = WriteParams { process_id, chunk: Base64(data), write_id };
                 let bytes = hot::encode_write(&RequestId::Number(call), &params);
                 self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
@@ -286,7 +290,7 @@ impl Session {
             // There are no more of them than there is to clean up, which the peer bounds.
             return self.cleanups.push_back(Cleanup::Ask { token, ask });
         }
-        match self.calls.admit(Class::Regular, Call::Ask(token)) {
+        match self.calls.admit(Class::Regular, Call::Ask { token, on: ask.on }) {
             Ok(call) => self.send_ask(call, *ask),
             Err(busy) => self.answer(token, Err(busy.into())),
         }
@@ -323,6 +327,8 @@ impl Session {
         Ok(())
     }
 }
+
+pub(super) const OTHER_CONNECTION: &str = "the connection that it belonged to has ended";
 
 /// Pieces of one process on the wire towards a peer with the extension, which keeps them in order.
 const PIECES_EXTENDED: usize = 8;

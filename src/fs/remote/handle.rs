@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Peer, RemoteFileSystem, error, file_bytes, require, uri};
 use crate::backend::remote::{Remote, result_of};
-use crate::core::session::Failure;
+use crate::core::session::{Failure, LinkId};
 use crate::fs::{Block, FileHandle, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, RequestPath};
 use crate::wire::codec::{self, hot};
 use crate::wire::fs::{self, CloseParams, OpenExtension, OpenParams, ReadBlockParams, WriteBlockParams};
@@ -20,6 +20,8 @@ pub(super) struct RemoteFile {
     remote: Remote,
     id: String,
     path: RequestPath,
+    /// The connection that the peer's file belongs to, once it is open.
+    on: Option<LinkId>,
     closed: AtomicBool,
 }
 
@@ -47,9 +49,13 @@ impl RemoteFileSystem {
         let params = OpenParams { handle_id: id.clone(), path: uri(&path, peer)?, mode, sandbox: None, longarm };
         let asked = Asked::new(method::OpenFile::NAME, path.clone());
         // Made before the answer is there, so that the peer's file is closed also when nobody waits any more.
-        let file = RemoteFile { remote: self.remote.clone(), id, path, closed: AtomicBool::new(false) };
+        let mut file = RemoteFile { remote: self.remote.clone(), id, path, on: None, closed: AtomicBool::new(false) };
         match self.call::<method::OpenFile>(&asked, params).await {
-            Ok(_) => Ok(file),
+            Ok(_) => {
+                // If that one broke meanwhile, the next one does not know the file, and says so.
+                file.on = self.remote.last_connection();
+                Ok(file)
+            }
             Err(error) => {
                 // Of an answer that makes no sense nobody knows whether it means an open file.
                 file.closed.store(!matches!(error, FsError::Peer(_)), Ordering::Release);
@@ -95,7 +101,7 @@ impl FileHandle for RemoteFile {
         }
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: length as u64 };
         let encode = move |id: &RequestId| codec::encode_request::<method::ReadBlock>(id, &params);
-        let answer = self.remote.ask_raw(method::ReadBlock::NAME, false, encode).await;
+        let answer = self.remote.ask_on(self.on, method::ReadBlock::NAME, false, encode).await;
         let block = answer.and_then(|answer| match file_bytes(answer.clone()) {
             Some((bytes, Some(eof))) => Ok(Block::new(bytes, eof)),
             _ => result_of::<method::ReadBlock>(&answer).map(|result| Block::new(result.chunk.into(), result.eof)),
@@ -109,7 +115,7 @@ impl FileHandle for RemoteFile {
             && matches!(error, FsError::Peer(_))
         {
             // The peer does not know that this failed.
-            self.remote.tell_cleanup::<method::CloseFile>(CloseParams { handle_id: self.id.clone() });
+            self.remote.tell_cleanup::<method::CloseFile>(self.on, CloseParams { handle_id: self.id.clone() });
         }
         block
     }
@@ -123,7 +129,7 @@ impl FileHandle for RemoteFile {
         self.check_open()?;
         let params = WriteBlockParams { handle_id: self.id.clone(), offset, chunk: Base64(data) };
         let encode = move |id: &RequestId| hot::encode_write_block(id, &params);
-        let answer = self.remote.ask_raw(method::WriteBlock::NAME, false, encode).await;
+        let answer = self.remote.ask_on(self.on, method::WriteBlock::NAME, false, encode).await;
         let done = answer.and_then(|answer| result_of::<method::WriteBlock>(&answer));
         done.map(drop).map_err(|failure| self.failed(method::WriteBlock::NAME, failure))
     }
@@ -133,7 +139,7 @@ impl FileHandle for RemoteFile {
             return Ok(());
         }
         let params = CloseParams { handle_id: self.id.clone() };
-        let closed = self.remote.ask_cleanup::<method::CloseFile>(params).await;
+        let closed = self.remote.ask_cleanup::<method::CloseFile>(self.on, params).await;
         closed.map(drop).map_err(|failure| self.failed(method::CloseFile::NAME, failure))
     }
 }
@@ -141,7 +147,8 @@ impl FileHandle for RemoteFile {
 impl Drop for RemoteFile {
     fn drop(&mut self) {
         if !*self.closed.get_mut() {
-            self.remote.tell_cleanup::<method::CloseFile>(CloseParams { handle_id: std::mem::take(&mut self.id) });
+            self.remote
+                .tell_cleanup::<method::CloseFile>(self.on, CloseParams { handle_id: std::mem::take(&mut self.id) });
         }
     }
 }

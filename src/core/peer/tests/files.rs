@@ -269,10 +269,12 @@ fn what_is_larger_than_a_message_is_cut_or_refused_with_size_and_limit() {
 
     let found = |index: usize| WalkEntry::new(uri(&format!("file:///a/{}{index}", "x".repeat(900))), WalkKind::File);
     for count in [90, 10_000] {
-        let mut walk = Walk::default();
-        walk.entries = (0..count).map(found).collect();
-        walk.errors = vec![WalkFailure::new(uri("file:///a/b"), "why")];
-        walk.skipped = Some((0..count).map(|_| Skipped::new(uri("file:///a/c"), SkipReason::Symlink)).collect());
+        let walk = Walk {
+            entries: (0..count).map(found).collect(),
+            errors: vec![WalkFailure::new(uri("file:///a/b"), "why")],
+            skipped: Some((0..count).map(|_| Skipped::new(uri("file:///a/c"), SkipReason::Symlink)).collect()),
+            ..Walk::default()
+        };
         let params = json!({"path": "file:///a", "options": {
             "maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false,
         }});

@@ -1,6 +1,6 @@
 //! What a read of retained output tells, put together with what is known.
 
-use super::{ExitFact, Fact, Inbox, Item};
+use super::{ExitFact, Fact, Inbox, Item, Reading};
 use crate::error::{PeerMisbehaved, WaitError};
 use crate::event::{Closed, Event, Gap, Output};
 use crate::status::ExitStatus;
@@ -17,7 +17,7 @@ impl Inbox {
         &mut self,
         after_seq: u64,
         max_bytes: Option<u64>,
-        lost_to: u64,
+        reading: Reading,
         result: &ReadResult,
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
@@ -28,7 +28,7 @@ impl Inbox {
         if last_chunk > horizon {
             return Err(bad_result("a chunk beyond the next number"));
         }
-        if complete && horizon < lost_to {
+        if complete && horizon < reading.lost_to {
             return Err(bad_result("fewer events than were announced"));
         }
         self.hear(horizon);
@@ -51,7 +51,9 @@ impl Inbox {
         let first_chunk = result.chunks.first().map_or_else(|| horizon.saturating_add(1), |chunk| chunk.seq);
         let offset = result.longarm.map(|extension| extension.offset);
         self.take_chunks(&result.chunks)?;
-        self.publish_to(horizon, first_chunk, offset, result.sandbox_denied, out)
+        // Up to there, what is missing may be what this end let go.
+        let let_go_to = reading.resync.then_some(reading.lost_to);
+        self.publish_to(horizon, first_chunk, offset, let_go_to, result.sandbox_denied, out)
     }
 
     /// The highest number among the chunks, or `after_seq`.
@@ -146,12 +148,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Hands out everything up to `horizon`. What is in nobody's hands is a gap.
+    /// Hands out everything up to `horizon`. What is in nobody's hands is a gap, and behind `let_go_to`, if that is set, the
+    /// end.
     fn publish_to(
         &mut self,
         horizon: u64,
         first_chunk: u64,
         offset: Option<u64>,
+        let_go_to: Option<u64>,
         sandbox_denied: bool,
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
@@ -175,6 +179,9 @@ impl Inbox {
             self.order.skip_to(last_seq.saturating_add(1));
             self.delivered_events += 1;
             out.push(Event::Gap(Gap { first_seq, last_seq, bytes }));
+            if let_go_to.is_some_and(|let_go_to| last_seq > let_go_to) && bytes != Some(0) {
+                return Err(WaitError::OutputLost { process_id: self.process_id.clone(), bytes });
+            }
         }
         Ok(())
     }

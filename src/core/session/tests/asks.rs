@@ -1,20 +1,20 @@
 //! Calls of any method: those about files.
 
 use super::*;
-use crate::error::{Disconnected, Sent, TransportError};
+use crate::error::{Disconnected, Sent};
 use crate::wire::fs::{CloseParams, ReadBlockParams};
 use crate::wire::method::{CloseFile, ReadBlock};
 
 fn read() -> Op {
     let params = ReadBlockParams { handle_id: "h".into(), offset: 0, len: 2 };
     let encode = move |id: &RequestId| codec::encode_request::<ReadBlock>(id, &params);
-    Op::Ask(Box::new(Ask { method: ReadBlock::NAME, cleanup: false, encode: Box::new(encode) }))
+    Op::Ask(Box::new(Ask { method: ReadBlock::NAME, cleanup: false, on: None, encode: Box::new(encode) }))
 }
 
 fn close() -> Op {
     let params = CloseParams { handle_id: "h".into() };
     let encode = move |id: &RequestId| codec::encode_request::<CloseFile>(id, &params);
-    Op::Ask(Box::new(Ask { method: CloseFile::NAME, cleanup: true, encode: Box::new(encode) }))
+    Op::Ask(Box::new(Ask { method: CloseFile::NAME, cleanup: true, on: None, encode: Box::new(encode) }))
 }
 
 #[test]
@@ -76,8 +76,7 @@ fn the_end_of_the_connection_ends_all_of_them_at_once() {
     let mut harness = Harness::open_with(&[], config);
     let tokens = [harness.submit(0, read()), harness.submit(0, close()), harness.submit(0, close())];
     harness.sent();
-    harness.session.handle_disconnect(&TransportError::Closed(None));
-    harness.drain();
+    harness.cut();
     for (token, expected) in tokens.into_iter().zip([Sent::Unknown, Sent::Unknown, Sent::NotSent]) {
         assert!(
             matches!(harness.failure(token), Failure::Disconnected(Disconnected { sent, .. }) if *sent == expected)

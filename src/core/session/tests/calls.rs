@@ -62,7 +62,9 @@ fn a_disconnect_says_what_may_have_run() {
     let sent = harness.submit(1, start(&request(1)));
     harness.sent();
     let unsent = harness.submit(2, start(&request(2)));
-    harness.session.handle_disconnect(&TransportError::Closed(Some("bye".into())));
+    let link = harness.session.link;
+    let error = TransportError::Closed(Some("bye".into()));
+    harness.session.handle_disconnect(harness.now, link, &error);
     harness.drain();
     let sent_of = |token| match harness.failure(token) {
         Failure::Disconnected(Disconnected { sent, reason }) => (*sent, reason.to_string()),

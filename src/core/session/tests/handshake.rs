@@ -17,10 +17,10 @@ fn a_fresh_session_sends_the_handshake_and_first_requests_in_one_flight() {
 
 #[test]
 fn a_resumed_session_waits_for_its_answer() {
-    let mut harness = Harness::with_config(Mode::Resume("old".into()), ClientConfig::default());
+    let mut harness = Harness::with_config(Mode::Resume("s".into()), ClientConfig::default());
     harness.submit(1, start(&request(1)));
     let initialize = harness.sent_one();
-    assert_eq!(initialize["params"]["resumeSessionId"], "old");
+    assert_eq!(initialize["params"]["resumeSessionId"], "s");
     harness.receive(&json!({"id": 1, "result": initialize_result(&[])}));
     assert_eq!(harness.sent_methods(), ["initialized", "process/start"]);
 }
@@ -57,8 +57,7 @@ fn the_handshake_has_a_deadline() {
 #[test]
 fn a_connection_that_breaks_during_the_handshake_is_a_connect_error() {
     let mut harness = Harness::fresh();
-    harness.session.handle_disconnect(&TransportError::Closed(None));
-    harness.drain();
+    harness.cut();
     assert!(matches!(harness.rejected, Some(ConnectError::Transport(TransportError::Closed(None)))));
     assert!(harness.end.is_some());
 }

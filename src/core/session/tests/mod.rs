@@ -2,14 +2,18 @@
 
 mod asks;
 mod calls;
+mod cuts;
 mod handshake;
 mod hostile;
+mod pair;
 mod processes;
 mod properties;
+mod recovery;
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::error::TransportError;
 use crate::request::ExecRequest;
 
 /// A session with its clock, and all that it said.
@@ -26,13 +30,20 @@ struct Harness {
     rejected: Option<ConnectError>,
     end: Option<(Arc<str>, Ending)>,
     last_token: u64,
+    dials: Vec<LinkId>,
+    hung_up: Vec<LinkId>,
+    states: Vec<ConnectionState>,
 }
 
 impl Harness {
     fn with_config(mode: Mode, config: ClientConfig) -> Self {
         let now = Instant::now();
+        Self::with_session(Session::new(config, mode, "nonce", now), now)
+    }
+
+    fn with_session(session: Session, now: Instant) -> Self {
         Self {
-            session: Session::new(config, mode, "nonce", now),
+            session,
             now,
             answers: Vec::new(),
             events: Vec::new(),
@@ -43,6 +54,9 @@ impl Harness {
             rejected: None,
             end: None,
             last_token: 0,
+            dials: Vec::new(),
+            hung_up: Vec::new(),
+            states: Vec::new(),
         }
     }
 
@@ -89,13 +103,21 @@ impl Harness {
     }
 
     fn receive_raw(&mut self, message: &[u8]) {
-        self.session.handle_message(self.now, message);
+        let link = self.session.link;
+        self.session.handle_message(self.now, link, message);
         self.drain();
     }
 
     fn wait(&mut self, duration: Duration) {
         self.now += duration;
         self.session.handle_timeout(self.now);
+        self.drain();
+    }
+
+    /// The present connection breaks.
+    fn cut(&mut self) {
+        let link = self.session.link;
+        self.session.handle_disconnect(self.now, link, &TransportError::Closed(None));
         self.drain();
     }
 
@@ -110,6 +132,9 @@ impl Harness {
     fn drain(&mut self) {
         while let Some(event) = self.session.poll_event() {
             match event {
+                SessionEvent::Dial { link } => self.dials.push(link),
+                SessionEvent::HangUp { link, .. } => self.hung_up.push(link),
+                SessionEvent::State(state) => self.states.push(state),
                 SessionEvent::Connected { features, .. } => self.connected = Some(features),
                 SessionEvent::Rejected(error) => self.rejected = Some(error),
                 SessionEvent::Answer { token, result } => {

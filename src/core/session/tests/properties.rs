@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use super::super::inbox::model::{Model, check};
 use super::*;
-use crate::error::TransportError;
 use crate::wire::process::ReadResult;
 
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +173,7 @@ proptest! {
                         harness.wait(CLOSE_PATIENCE);
                     }
                 }
-                Step::Cut => harness.session.handle_disconnect(&TransportError::Closed(None)),
+                Step::Cut => harness.cut(),
             }
             harness.drain();
             prop_assert!(harness.session.outbox.len() <= 8 + 2, "{}", harness.session.outbox.len());

@@ -1,0 +1,210 @@
+//! A place behind a connection: its present session, and the next one when that is lost.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::bodies::Bodies;
+use super::command::{Command, Link};
+use super::driver::{self, Beginning, Board};
+use super::watches::Watches;
+use super::{Facts, Handshake};
+use crate::config::ClientConfig;
+use crate::core::session::{ConnectionState, Mode};
+use crate::error::{ConnectError, Disconnected, Sent};
+use crate::time::{self, Instant, after};
+use crate::transport::accepted::{Claim, Handover};
+use crate::transport::{Connector, ReplaceError, Transport};
+
+/// What all clones of a [`Remote`](super::Remote) share.
+#[derive(Debug)]
+pub(super) struct Place {
+    dial: Option<Dial>,
+    current: Mutex<Current>,
+    board: Board,
+}
+
+/// How new sessions are begun.
+#[derive(Debug)]
+struct Dial {
+    connector: Arc<dyn Connector>,
+    config: ClientConfig,
+    /// Where the host hands connections over. Then there is one session.
+    handover: Option<Handover>,
+}
+
+/// The present session.
+#[derive(Debug)]
+struct Current {
+    link: Arc<Link>,
+    handshake: watch::Receiver<Handshake>,
+    epoch: u64,
+    /// How many connections stood before it.
+    generations: u64,
+    began_at: Instant,
+}
+
+impl Place {
+    /// One session over one connection.
+    pub(super) fn over(transport: Box<dyn Transport>, config: ClientConfig, mode: Mode) -> Self {
+        let board = Board::new(&config, Some(transport.peer()));
+        let (link, handshake) = driver::start(transport, config, mode, board.clone());
+        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now() };
+        Self { dial: None, current: Mutex::new(current), board }
+    }
+
+    /// One session over connections that the host hands over, this one first.
+    pub(super) fn accepted(transport: Box<dyn Transport>, config: ClientConfig) -> Self {
+        let handover = Handover::with_first(transport);
+        let mut place = Self::dialling(Arc::new(handover.clone()), config);
+        if let Some(dial) = &mut place.dial {
+            dial.handover = Some(handover);
+        }
+        place
+    }
+
+    /// One session after another, over connections that `connector` makes.
+    pub(super) fn dialling(connector: Arc<dyn Connector>, config: ClientConfig) -> Self {
+        let board = Board::new(&config, None);
+        let beginning = Beginning { epoch: 1, generations: 0, not_before: None };
+        let (link, handshake) =
+            driver::start_dialling(Arc::clone(&connector), config.clone(), beginning, board.clone());
+        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now() };
+        Self { dial: Some(Dial { connector, config, handover: None }), current: Mutex::new(current), board }
+    }
+
+    /// The session for a new call: if the former one is lost, and there can be another one, that. All who call share it.
+    pub(super) fn link(&self) -> Arc<Link> {
+        self.link_unless(|end| matches!(end, End::Permanent))
+    }
+
+    /// The same, also after an error that is permanent as long as nobody changes anything.
+    pub(super) fn link_anew(&self) -> Arc<Link> {
+        self.link_unless(|_| false)
+    }
+
+    /// The present session, lost or not.
+    pub(super) fn present(&self) -> Arc<Link> {
+        Arc::clone(&self.lock().link)
+    }
+
+    fn link_unless(&self, refuses: impl FnOnce(End) -> bool) -> Arc<Link> {
+        let mut current = self.lock();
+        // The state is that of the present session, and told before its task has quite ended.
+        let state = self.board.state.borrow().clone();
+        let over = current.link.is_over() || state.is_over();
+        let Some(dial) = self.dial.as_ref().filter(|_| over) else {
+            return Arc::clone(&current.link);
+        };
+        let closed = matches!(state, ConnectionState::Closed);
+        let single = dial.handover.is_some() || !dial.connector.can_reconnect();
+        if closed || single || refuses(current.end()) {
+            return Arc::clone(&current.link);
+        }
+        let generations = match &*current.handshake.borrow() {
+            Handshake::Done(facts) => facts.generation,
+            Handshake::Pending | Handshake::Failed(_) => current.generations,
+        };
+        let epoch = current.epoch + 1;
+        let not_before = Some(after(current.began_at, dial.config.recovery.new_session_delay));
+        let beginning = Beginning { epoch, generations, not_before };
+        // Nobody is to take the end of the former session for that of the next.
+        self.board.state.send_replace(ConnectionState::Connecting);
+        let (link, handshake) =
+            driver::start_dialling(Arc::clone(&dial.connector), dial.config.clone(), beginning, self.board.clone());
+        *current = Current { link: Arc::clone(&link), handshake, epoch, generations, began_at: time::now() };
+        link
+    }
+
+    /// Hands over another connection for the session.
+    pub(super) fn replace(&self, transport: Box<dyn Transport>) -> Result<(Claim, u64), ReplaceError> {
+        let handover = self.dial.as_ref().and_then(|dial| dial.handover.as_ref()).ok_or(ReplaceError::NotAccepted)?;
+        let link = self.present();
+        if link.is_over() {
+            let Disconnected { reason, .. } = link.disconnected(Sent::NotSent);
+            return Err(ReplaceError::Closed { reason });
+        }
+        let (last, generation) = self.facts(|facts| (facts.link, facts.generation)).ok_or(ReplaceError::NoSession)?;
+        let claim = handover.claim().ok_or(ReplaceError::Overlapping)?;
+        // First, so that what is handed over cannot be taken for the connection to give up.
+        link.send(Command::Replace { link: last });
+        claim.hand_over(transport);
+        Ok((claim, generation))
+    }
+
+    /// Waits until the peer has answered the first handshake of the present session.
+    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+        let (link, mut handshake) = {
+            let link = self.link();
+            (link, self.lock().handshake.clone())
+        };
+        link.send(Command::Connect);
+        let state = handshake.wait_for(|state| !matches!(state, Handshake::Pending)).await;
+        match state.as_deref() {
+            Ok(Handshake::Failed(error)) => Err(error.clone()),
+            Ok(Handshake::Done(_)) => Ok(()),
+            Ok(Handshake::Pending) | Err(_) => Err(link.disconnected(Sent::Unknown).into()),
+        }
+    }
+
+    /// What the last handshake of the present session said.
+    pub(super) fn facts<T>(&self, read: impl FnOnce(&Facts) -> T) -> Option<T> {
+        match &*self.lock().handshake.borrow() {
+            Handshake::Done(facts) => Some(read(facts)),
+            Handshake::Pending | Handshake::Failed(_) => None,
+        }
+    }
+
+    /// Why there is no connection, if that is final: the error of the handshake, or of what came after it.
+    pub(super) fn failure(&self) -> ConnectError {
+        let current = self.lock();
+        match &*current.handshake.borrow() {
+            Handshake::Failed(error) => error.clone(),
+            Handshake::Pending | Handshake::Done(_) => current.link.disconnected(Sent::NotSent).into(),
+        }
+    }
+
+    pub(super) const fn watches(&self) -> &Arc<Watches> {
+        &self.board.watches
+    }
+
+    pub(super) const fn bodies(&self) -> &Arc<Bodies> {
+        &self.board.bodies
+    }
+
+    pub(super) fn state(&self) -> &watch::Sender<ConnectionState> {
+        &self.board.state
+    }
+
+    pub(super) fn peer(&self) -> &str {
+        self.board.peer.get().map_or("not connected yet", String::as_str)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        // Nothing panics while it is held.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.present().send(Command::AbandonAll);
+    }
+}
+
+/// How a session ended.
+enum End {
+    /// Another one may fare better.
+    Lost,
+    /// There never was a connection, and there will be none.
+    Permanent,
+}
+
+impl Current {
+    fn end(&self) -> End {
+        match &*self.handshake.borrow() {
+            Handshake::Failed(error) if !error.is_retryable() => End::Permanent,
+            _ => End::Lost,
+        }
+    }
+}

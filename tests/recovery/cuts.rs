@@ -1,0 +1,112 @@
+//! Cut again and again, at full speed, towards our own server: nothing is lost, nothing is doubled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longarm::backend::remote::ConnectionState;
+use longarm::config::ClientConfig;
+use longarm::event::Event;
+use longarm::{ExecRequest, Stdin};
+
+use crate::proxy::Proxy;
+use crate::support::{PATIENCE, Random, Running, check_pattern, environment, pattern, soon};
+
+const CUTS: usize = 200;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_directions_live_through_200_cuts_at_full_speed() {
+    let server = Running::start().await;
+    let proxy = Arc::new(Proxy::start(&server.url, CUTS, Random::new()).await);
+    let place = environment(&proxy.url, ClientConfig::default());
+    let process = soon(async {
+        loop {
+            // A cut within the start leaves it in doubt; the process is ended then.
+            match place.spawn(ExecRequest::new(["cat"]).stdin(Stdin::Piped)).await {
+                Ok(process) => break process,
+                Err(error) => assert!(matches!(error, longarm::error::SpawnError::Disconnected(_)), "{error}"),
+            }
+        }
+    })
+    .await;
+    let handle = process.handle();
+    let written = Arc::new(AtomicU64::new(0));
+    let writer = tokio::spawn({
+        let (proxy, written) = (Arc::clone(&proxy), Arc::clone(&written));
+        async move {
+            while proxy.cuts_made() < CUTS {
+                let offset = written.load(Ordering::SeqCst);
+                let data = pattern(offset, 100_000);
+                handle.write(data).await.expect("a write lives through cuts");
+                written.store(offset + 100_000, Ordering::SeqCst);
+            }
+            handle.close_stdin().await.expect("so does the end of input");
+        }
+    });
+    let mut process = process;
+    let mut read = 0;
+    let mut closed = false;
+    let mut exit = None;
+    while let Some(event) = soon(process.next_event()).await.expect("events live through cuts") {
+        match event {
+            Event::Output(output) => {
+                check_pattern(read, &output.bytes);
+                read += output.bytes.len() as u64;
+            }
+            Event::Exited(exited) => exit = exited.status.code(),
+            Event::Closed(_) => closed = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    soon(writer).await.expect("the writer ends");
+    assert_eq!(read, written.load(Ordering::SeqCst));
+    assert!(closed && exit == Some(0));
+    assert!(proxy.cuts_made() >= CUTS);
+    println!("{read} bytes in both directions, {} connections", proxy.connections());
+    let Some(ConnectionState::Connected { generation, session: 1 }) = place.connection().map(|watch| watch.state())
+    else {
+        panic!("{:?}", place.connection())
+    };
+    assert!(generation > 20, "{generation}");
+    soon(place.close()).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_processes_live_through_cuts_together() {
+    let server = Running::start().await;
+    let proxy = Arc::new(Proxy::start(&server.url, 60, Random::new()).await);
+    let place = environment(&proxy.url, ClientConfig::default());
+    let mut running = tokio::task::JoinSet::new();
+    for count in 1..=12_u32 {
+        let place = place.clone();
+        running.spawn(async move {
+            let last = count * 40_000;
+            let request = ExecRequest::new(["seq", "1", &last.to_string()]);
+            let process = loop {
+                match place.spawn(request.clone()).await {
+                    Ok(process) => break process,
+                    Err(error) => assert!(matches!(error, longarm::error::SpawnError::Disconnected(_)), "{error}"),
+                }
+            };
+            let mut process = process;
+            let mut text = Vec::new();
+            while let Some(event) = process.next_event().await.expect("no error") {
+                match event {
+                    Event::Output(output) => text.extend_from_slice(&output.bytes),
+                    Event::Gap(gap) => panic!("{gap:?}"),
+                    _ => {}
+                }
+            }
+            let expected: String = (1..=last).map(|number| format!("{number}\n")).collect();
+            assert!(text == expected.as_bytes(), "the output of process {count} is not what it wrote");
+        });
+    }
+    let all = async {
+        while let Some(result) = running.join_next().await {
+            result.expect("each one is whole");
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("they end");
+    soon(place.close()).await;
+    server.stop().await;
+}

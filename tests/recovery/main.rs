@@ -1,0 +1,10 @@
+//! Connections that break, and places that come back, over real transports.
+
+#![cfg(all(unix, feature = "websocket"))]
+
+mod cuts;
+mod hostile;
+mod lifecycle;
+mod proxy;
+mod reference;
+mod support;
