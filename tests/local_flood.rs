@@ -42,7 +42,7 @@ impl Pace {
                     std::hint::spin_loop();
                 }
             }
-            Self::Naps(every) if count % every == 0 => tokio::time::sleep(Duration::from_millis(1)).await,
+            Self::Naps(every) if count.is_multiple_of(every) => tokio::time::sleep(Duration::from_millis(1)).await,
             Self::Naps(_) => {}
         }
     }

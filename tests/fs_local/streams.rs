@@ -184,7 +184,7 @@ struct Crowded(Memory, AtomicUsize);
 
 impl Crowded {
     fn turn(&self) -> Result<(), FsError> {
-        let full = self.1.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+        let full = self.1.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         if full { Err(Busy { limit: 1 }.into()) } else { Ok(()) }
     }
 }

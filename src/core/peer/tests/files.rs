@@ -394,7 +394,7 @@ fn one_client_has_a_bounded_number_of_jobs_under_way() {
     let Some(Action::File { job: FileJob::Watch { watch: 2, .. }, .. }) = rig.actions.pop_front() else { panic!() };
     let answers = rig.out();
     assert!(answers.iter().any(|answer| answer["id"] == third), "{answers:?}");
-    rig.ask("fs/getMetadata", path.clone());
+    rig.ask("fs/getMetadata", path);
     assert!(rig.actions.is_empty());
     rig.done(first, Err(not_found()));
     assert!(matches!(rig.actions.pop_front(), Some(Action::File { job: FileJob::Metadata { .. }, .. })));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::ServerConfig;
 use crate::core::peer::lobby::{self, Step};
-use crate::core::peer::{Action, Completion, Peer, ProcessKey};
+use crate::core::peer::{Action, Completion, Offers, Peer, ProcessKey};
 use crate::event::{Closed, Exited, Output, OutputStream};
 use crate::info::{EnvironmentInfo, Shell};
 use crate::status::ExitStatus;
@@ -154,14 +154,14 @@ impl World {
             session.peer.handle_message(now, &line).expect("the client keeps to the protocol");
             return session.collect();
         }
-        match lobby::handle_message(&line, &self.server_config.messages, false) {
+        match lobby::handle_message(&line, &self.server_config.messages, Offers::default()) {
             Step::Reply(reply) => wire.back.send(&reply),
             Step::Drop(error) => panic!("{error}"),
             Step::Initialize { id, params } => {
                 let place = match &params.resume_session_id {
                     None => {
                         let id = format!("session-{}", self.sessions.len());
-                        let peer = Peer::new(id, Arc::clone(&self.server_config), Features::all(), false, now);
+                        let peer = Peer::new(id, Arc::clone(&self.server_config), Features::all(), Offers::default(), now);
                         let (actions, children) = Default::default();
                         self.sessions.push(ServerSession { peer, actions, children, attached: false });
                         self.sessions.len() - 1
