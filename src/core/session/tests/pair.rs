@@ -161,7 +161,8 @@ impl World {
                 let place = match &params.resume_session_id {
                     None => {
                         let id = format!("session-{}", self.sessions.len());
-                        let peer = Peer::new(id, Arc::clone(&self.server_config), Features::all(), Offers::default(), now);
+                        let peer =
+                            Peer::new(id, Arc::clone(&self.server_config), Features::all(), Offers::default(), now);
                         let (actions, children) = Default::default();
                         self.sessions.push(ServerSession { peer, actions, children, attached: false });
                         self.sessions.len() - 1
