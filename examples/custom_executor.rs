@@ -2,10 +2,6 @@
 //! callers: events that are pulled, an exit apart from the end of the streams, an end that reaches the whole group.
 //! The public contract suite passes on it: `cargo test --all-features --test contract custom_executor`.
 
-use std::io::{Error, ErrorKind};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use bytes::Bytes;
 use longarm::backend::{ExecBackend, InputQueue, ProcessControl, Spawned, Terminate, channel};
 use longarm::env_policy::ReservedNames;
@@ -14,6 +10,9 @@ use longarm::fs::{FileSystem, LocalFileSystem, LocalFileSystemConfig};
 use longarm::info::{EnvironmentInfo, Shell};
 use longarm::request::ProcessId;
 use longarm::{CollectLimits, Environment, ExecRequest, ExitStatus, OutputStream, Signal, Stdin};
+use std::io::{Error, ErrorKind};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// The processes that were started; none once the place is closed.
@@ -56,12 +55,9 @@ impl ExecBackend for Commands {
         let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
         Ok(Spawned { process_id, control, events, sandbox_type: None })
     }
-
-    /// Its files are those of this machine.
     fn fs(&self) -> Option<Arc<dyn FileSystem>> {
-        Some(Arc::new(LocalFileSystem::new(LocalFileSystemConfig::from_host())))
+        Some(Arc::new(LocalFileSystem::new(LocalFileSystemConfig::from_host()))) // Those of this machine.
     }
-
     async fn info(&self) -> Result<EnvironmentInfo, CallError> {
         Ok(EnvironmentInfo::new(Shell { name: "sh".into(), path: "/bin/sh".into() }))
     }
@@ -69,7 +65,6 @@ impl ExecBackend for Commands {
         let started = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         for control in started.into_iter().flatten() {
             control.kill_now();
-            // An error means that the task that waits for the exit is gone with its runtime.
             drop(control.exited.clone().wait_for(|exited| *exited).await);
         }
     }
@@ -81,7 +76,6 @@ pub(crate) struct Control {
     exited: watch::Receiver<bool>,
     input: InputQueue,
 }
-
 #[async_trait::async_trait]
 impl ProcessControl for Control {
     async fn write(&self, data: Bytes) -> Result<(), WriteError> {
@@ -111,7 +105,6 @@ impl Control {
         sent.then_some(true).ok_or_else(|| OsError::new("signal the process group", Error::last_os_error()).into())
     }
 }
-
 fn unsupported(feature: &'static str) -> Unsupported {
     Unsupported { feature, place: "this executor".into() }
 }
