@@ -18,7 +18,7 @@
 //!   are there.
 //! - Answers with more than a little leave in turn with the events of processes, byte for byte: after one, as much
 //!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet. That is at
-//!   most as large as a message may be: see [`fit`](super::fit).
+//!   most as large as a message may be: see [`fit`].
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
