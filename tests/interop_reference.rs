@@ -261,10 +261,10 @@ async fn a_large_output_arrives_complete() {
 #[tokio::test]
 async fn a_reader_that_stops_gets_a_gap_and_the_end() {
     with_reference(|remote| async move {
-        let mut process = remote.spawn(sh("seq 1000000")).await.expect("a process");
-        // Nobody reads until the process has written everything: its exit is seen by another process.
-        let watch = sh("while pgrep -f '^seq 1000000$' >/dev/null; do sleep 0.05; done");
-        run(&remote, watch).await;
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut process = remote.spawn(sh("seq 1000000; : >done").cwd(dir.path())).await.expect("a process");
+        // Nobody reads until the process has written everything, which another process sees.
+        run(&remote, sh("until [ -e done ]; do sleep 0.05; done").cwd(dir.path())).await;
         let outcome = finish(&mut process).await;
         assert!(outcome.gaps > 0, "more was written than both ends hold");
         assert!(outcome.stdout.starts_with(b"1\n2\n3\n"));
@@ -278,8 +278,10 @@ async fn a_reader_that_stops_gets_a_gap_and_the_end() {
 async fn a_reader_that_is_late_within_the_retained_bound_loses_nothing() {
     with_reference(|remote| async move {
         // Beyond our window, within that and what the server retains.
-        let mut process = remote.spawn(sh("head -c 1800000 /dev/zero")).await.expect("a process");
-        run(&remote, sh("while pgrep -f '^head -c 1800000' >/dev/null; do sleep 0.05; done")).await;
+        let dir = tempfile::tempdir().expect("a directory");
+        let command = sh("head -c 1800000 /dev/zero; : >done").cwd(dir.path());
+        let mut process = remote.spawn(command).await.expect("a process");
+        run(&remote, sh("until [ -e done ]; do sleep 0.05; done").cwd(dir.path())).await;
         let outcome = finish(&mut process).await;
         assert_eq!((outcome.stdout.len(), outcome.gaps), (1_800_000, 0));
     })

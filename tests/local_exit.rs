@@ -261,8 +261,8 @@ async fn a_start_that_is_given_up_leaves_no_process() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..50 {
         let mut spawn = local.spawn(sh("echo $$ >> pids; exec sleep 300").cwd(dir.path()));
-        // Once polled, it is under way.
-        assert!(local_support::poll_once(&mut spawn).is_none());
+        // Once polled, it is under way, or even done.
+        drop(local_support::poll_once(&mut spawn));
         drop(spawn);
     }
     local.close().await;

@@ -21,15 +21,14 @@ use crate::error::TransportError;
 ///
 /// ```
 /// use bytes::Bytes;
-/// use futures_util::{SinkExt, StreamExt, sink, stream};
+/// use futures_util::{SinkExt, sink, stream};
 /// use longarm::transport;
 /// use std::io;
 ///
 /// // In place of the two halves of a socket:
-/// let sink = Box::pin(sink::drain().sink_map_err(|never| match never {}));
+/// let sink = sink::drain::<Bytes>().sink_map_err(io::Error::other);
 /// let stream = stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"{}"))]);
-/// let sink = sink.with(|message: Bytes| async move { Ok::<_, io::Error>(message) });
-/// let transport = transport::from_parts(Box::pin(sink), stream, "the host's socket");
+/// let transport = transport::from_parts(sink, stream, "the host's socket");
 /// ```
 pub fn from_parts<S, R, E, F>(sink: S, stream: R, peer: impl Into<String>) -> PartsTransport<S, R>
 where

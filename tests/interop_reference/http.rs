@@ -53,10 +53,11 @@ async fn its_errors_are_told_apart_as_far_as_it_does_and_show_no_secrets() {
         error
     };
     let slow = HttpRequest::get(target.url("/slow?k=hunter2")).timeout(Duration::from_millis(100));
-    assert_eq!(
-        failure(slow).await,
-        HttpError::Failed { origin: origin.clone(), reason: "error sending request".into() }
-    );
+    // Which of its limits notices first is a matter of chance.
+    let slow = failure(slow).await;
+    let HttpError::Failed { origin: named, reason } = &slow else { panic!("{slow:?}") };
+    assert_eq!(*named, origin);
+    assert!(matches!(&**reason, "error sending request" | "route-aware request timed out"), "{slow:?}");
     let cut = failure(HttpRequest::get(target.url("/trunc?k=hunter2"))).await;
     assert_eq!(cut, HttpError::BodyCut { origin: origin.clone(), reason: "error decoding response body".into() });
     let chain = failure(HttpRequest::get(target.url("/redirect/302/11"))).await;

@@ -197,11 +197,13 @@ const ANNOUNCEMENTS: &[(&str, &str, &str)] = &[
 ];
 
 /// What the reference announces and this server does not have, so that it does not announce it.
+/// Headers from variables come with HTTP.
 const NOT_ANNOUNCED: &[&str] = &[
     "capabilityDiscoverySandbox",
     "capabilityDiscoveryV2",
     "credentialMasking",
     "credentialMaskingCustomProviders",
+    #[cfg(not(feature = "http"))]
     "httpHeaderEnvVars",
     "linuxApprovedRootWritePreservesRestrictions",
     "linuxRootWritePreservesDevices",

@@ -12,7 +12,8 @@
 //! fn main() {
 //!     contract::be_child_if_asked();
 //!     let suite = Suite::new(|| async { Arc::new(Local::new(LocalConfig::from_host())) as Arc<dyn ExecBackend> });
-//!     for case in suite.without(Need::Terminal).cases().filter(|case| case.name().starts_with("exit")) {
+//!     let suite = suite.without(Need::Terminal);
+//!     for case in suite.cases().filter(|case| case.name().starts_with("exit")) {
 //!         println!("{}", case.name());
 //!         suite.run_blocking(case);
 //!     }
