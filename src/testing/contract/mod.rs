@@ -4,7 +4,7 @@
 //! which so has to let the suite in first, and has a `main` of its own (a test with `harness = false`). Cases that need
 //! what a place does not have are left out with [`Suite::without`]:
 //!
-//! ```
+//! ```no_run
 //! use std::sync::Arc;
 //! use longarm::testing::contract::{self, Need, Suite};
 //! use longarm::{ExecBackend, Local, LocalConfig};
