@@ -25,8 +25,7 @@
 //!                                 dyn ExecBackend (usually Local)
 //! ```
 //!
-//! A host may replace each `dyn`: see [`ExecBackend`], [`Transport`], [`EnvPolicy`] and
-//! [`SandboxEnforcer`](sandbox::SandboxEnforcer).
+//! A host may replace each `dyn`: see [`ExecBackend`], [`Transport`] and [`EnvPolicy`].
 //!
 //! # A command on this machine
 //!

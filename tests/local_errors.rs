@@ -149,7 +149,7 @@ async fn a_cwd_uri_with_a_nul_a_relative_one_and_none_are_refused() {
 
 #[tokio::test]
 async fn a_sandbox_is_refused_and_never_left_out() {
-    let intent = SandboxIntent::from_json("{}").unwrap();
+    let intent = SandboxIntent::read_only();
     let error = refused(sh("touch /tmp/must-not-exist").sandbox(intent)).await;
     assert!(matches!(error, SpawnError::Sandbox(SandboxError::Unsupported)), "{error}");
 }

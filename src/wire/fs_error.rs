@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error_code::ErrorCode;
 use super::method::{self, Method};
+use super::spawn_error::{SANDBOX_PREPARATION, SANDBOX_UNAVAILABLE, of_sandbox_kind, sandbox_kind};
 use crate::error::{Busy, Disconnected, RpcError, Sent, Unsupported};
 use crate::fs::{FsError, InvalidFsRequest, MAX_BLOCK_BYTES, RequestPath, Symlinks, WalkOptions};
 use crate::path_uri::{PathConvention, PathUri};
@@ -55,17 +56,24 @@ pub fn to_rpc(error: &FsError, method: &str, detailed: bool) -> RpcError {
         return answer.clone();
     }
     let (code, message) = code_and_text(error, method);
-    let detail = if detailed { Detail::of(error) } else { None };
-    let data = detail.and_then(|longarm| serde_json::to_string(&Data { longarm }).ok());
+    let longarm = if detailed { Detail::of(error) } else { None };
+    let kind = if let FsError::Sandbox(refusal) = error { sandbox_kind(refusal) } else { None };
+    let data = Data { kind, longarm };
+    let data = (data.kind.is_some() || data.longarm.is_some()).then(|| serde_json::to_string(&data).ok()).flatten();
     RpcError { code: code.0, message, data }
 }
 
 /// The error that an answer to `asked` stands for. Whatever it does not know stays an answer as it came.
 pub fn from_rpc(answer: RpcError, asked: &Asked) -> FsError {
     let data = answer.data.as_deref().and_then(|data| serde_json::from_str::<AnyData>(data).ok());
-    let detail = data.and_then(|data| serde_json::from_str::<Detail>(data.longarm?.get()).ok());
+    let (kind, detail) = data.map_or((None, None), |data| (data.kind, data.longarm));
+    let detail = detail.and_then(|detail| serde_json::from_str::<Detail>(detail.get()).ok());
     if let Some(error) = detail.and_then(|detail| detail.into_error(asked)) {
         return error;
+    }
+    if let Some(kind @ (SANDBOX_UNAVAILABLE | SANDBOX_PREPARATION)) = kind.as_ref().and_then(serde_json::Value::as_str)
+    {
+        return of_sandbox_kind(kind, answer.message).into();
     }
     match ErrorCode(answer.code) {
         ErrorCode::METHOD_NOT_FOUND => Unsupported { feature: asked.method, place: "the peer".into() }.into(),
@@ -110,8 +118,8 @@ fn code_and_text(error: &FsError, method: &str) -> (ErrorCode, String) {
             (Code::INVALID_REQUEST, format!("at most {limit} file handles may be open per connection"))
         }
         FsError::WrongMode { .. } => internal(BAD_DESCRIPTOR),
-        FsError::Sandbox(SandboxError::Invalid { .. }) => (Code::INVALID_PARAMS, error.to_string()),
-        FsError::Sandbox(_) | FsError::Unsupported(_) | FsError::Busy(_) => (Code::INVALID_REQUEST, error.to_string()),
+        FsError::Sandbox(_) => (Code::INVALID_PARAMS, error.to_string()),
+        FsError::Unsupported(_) | FsError::Busy(_) => (Code::INVALID_REQUEST, error.to_string()),
         FsError::Disconnected(_) | FsError::Peer(_) | FsError::Closed => (Code::INTERNAL, error.to_string()),
         FsError::Remote(answer) => (ErrorCode(answer.code), answer.message.clone()),
         FsError::Os { source, .. } => (Code::INTERNAL, source.to_string()),
@@ -233,12 +241,16 @@ fn native(path: &RequestPath) -> String {
 
 #[derive(Serialize)]
 struct Data {
-    longarm: Detail,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longarm: Option<Detail>,
 }
 
 /// The data of any peer, whose members may be anything.
 #[derive(Deserialize)]
 struct AnyData {
+    kind: Option<serde_json::Value>,
     longarm: Option<Box<serde_json::value::RawValue>>,
 }
 
@@ -272,7 +284,8 @@ enum Detail {
     InvalidRequest { reason: String },
     SandboxUnsupported,
     SandboxInvalid { reason: String },
-    SandboxUnavailable { reason: String },
+    SandboxUnavailable { cause: String, remedy: Option<String> },
+    SandboxPreparation { reason: String },
     Unsupported { reason: String },
     Busy { limit: usize },
     Disconnected { may_have_run: bool, reason: String },
@@ -301,8 +314,11 @@ impl Detail {
             FsError::Unsupported(unsupported) => Self::Unsupported { reason: unsupported.to_string() },
             FsError::Sandbox(SandboxError::Unsupported) => Self::SandboxUnsupported,
             FsError::Sandbox(SandboxError::Invalid { reason }) => Self::SandboxInvalid { reason: reason.clone() },
-            FsError::Sandbox(SandboxError::Unavailable { reason }) => {
-                Self::SandboxUnavailable { reason: reason.clone() }
+            FsError::Sandbox(SandboxError::Unavailable { cause, remedy }) => {
+                Self::SandboxUnavailable { cause: cause.clone(), remedy: remedy.clone() }
+            }
+            FsError::Sandbox(SandboxError::Preparation { reason }) => {
+                Self::SandboxPreparation { reason: reason.clone() }
             }
             FsError::Busy(Busy { limit }) => Self::Busy { limit: *limit },
             FsError::Disconnected(Disconnected { sent, reason }) => {
@@ -371,7 +387,8 @@ impl Detail {
             Self::InvalidRequest { reason } => InvalidFsRequest::Other(reason).into(),
             Self::SandboxUnsupported => SandboxError::Unsupported.into(),
             Self::SandboxInvalid { reason } => SandboxError::Invalid { reason }.into(),
-            Self::SandboxUnavailable { reason } => SandboxError::Unavailable { reason }.into(),
+            Self::SandboxUnavailable { cause, remedy } => SandboxError::Unavailable { cause, remedy }.into(),
+            Self::SandboxPreparation { reason } => SandboxError::Preparation { reason }.into(),
             Self::Unsupported { reason } => {
                 Unsupported { feature: asked.method, place: format!("the executor: {reason}") }.into()
             }

@@ -50,8 +50,7 @@ pub fn from_rpc(answer: RpcError, asked: Asked<'_>) -> SpawnError {
     match data.kind.as_ref().and_then(serde_json::Value::as_str) {
         Some(NOT_FOUND) => SpawnError::ProgramOrCwdNotFound { program: program(), cwd: asked.cwd.into() },
         Some(PERMISSION_DENIED) => SpawnError::PermissionDenied { program: program() },
-        Some(SANDBOX_UNAVAILABLE) => SandboxError::Unavailable { reason: answer.message }.into(),
-        Some(SANDBOX_PREPARATION) => SandboxError::Invalid { reason: answer.message }.into(),
+        Some(kind @ (SANDBOX_UNAVAILABLE | SANDBOX_PREPARATION)) => of_sandbox_kind(kind, answer.message).into(),
         _ => match by_text(&answer, asked) {
             Some(error) => error,
             None if answer.code == ErrorCode::INVALID_PARAMS.0 => InvalidRequest::Other(answer.message).into(),
@@ -73,8 +72,7 @@ const fn class(error: &SpawnError) -> (ErrorCode, Option<&'static str>) {
     use ErrorCode as Code;
     match error {
         SpawnError::InvalidRequest(_) | SpawnError::Unsupported(_) => (Code::INVALID_PARAMS, None),
-        SpawnError::Sandbox(SandboxError::Invalid { .. }) => (Code::INVALID_PARAMS, Some(SANDBOX_PREPARATION)),
-        SpawnError::Sandbox(_) => (Code::INTERNAL, Some(SANDBOX_UNAVAILABLE)),
+        SpawnError::Sandbox(refusal) => (Code::INVALID_PARAMS, sandbox_kind(refusal)),
         SpawnError::ProgramNotFound { .. }
         | SpawnError::InterpreterNotFound { .. }
         | SpawnError::CwdNotFound { .. }
@@ -99,6 +97,24 @@ const fn class(error: &SpawnError) -> (ErrorCode, Option<&'static str>) {
         | SpawnError::Cancelled(_)
         | SpawnError::Busy(_) => (Code::INVALID_REQUEST, None),
         SpawnError::Remote(answer) => (ErrorCode(answer.code), None),
+    }
+}
+
+/// The word for a refused sandbox; a malformed intent has none.
+pub(super) const fn sandbox_kind(refusal: &SandboxError) -> Option<&'static str> {
+    match refusal {
+        SandboxError::Invalid { .. } => None,
+        SandboxError::Preparation { .. } => Some(SANDBOX_PREPARATION),
+        SandboxError::Unsupported | SandboxError::Unavailable { .. } => Some(SANDBOX_UNAVAILABLE),
+    }
+}
+
+/// What the word of a peer without the extension means. Its text is all that it says of the cause.
+pub(super) fn of_sandbox_kind(kind: &str, text: String) -> SandboxError {
+    if kind == SANDBOX_PREPARATION {
+        SandboxError::Preparation { reason: text }
+    } else {
+        SandboxError::Unavailable { cause: text, remedy: None }
     }
 }
 
@@ -146,7 +162,8 @@ enum Detail {
     InvalidRequest { reason: String },
     SandboxUnsupported,
     SandboxInvalid { reason: String },
-    SandboxUnavailable { reason: String },
+    SandboxUnavailable { cause: String, remedy: Option<String> },
+    SandboxPreparation { reason: String },
     ProgramNotFound { program: String, searched: Option<String> },
     InterpreterNotFound { program: String, interpreter: String },
     CwdNotFound { path: String },
@@ -178,8 +195,11 @@ impl Detail {
             SpawnError::Unsupported(_) => Self::Unsupported { reason: message(error) },
             SpawnError::Sandbox(SandboxError::Unsupported) => Self::SandboxUnsupported,
             SpawnError::Sandbox(SandboxError::Invalid { reason }) => Self::SandboxInvalid { reason: reason.clone() },
-            SpawnError::Sandbox(SandboxError::Unavailable { reason }) => {
-                Self::SandboxUnavailable { reason: reason.clone() }
+            SpawnError::Sandbox(SandboxError::Unavailable { cause, remedy }) => {
+                Self::SandboxUnavailable { cause: cause.clone(), remedy: remedy.clone() }
+            }
+            SpawnError::Sandbox(SandboxError::Preparation { reason }) => {
+                Self::SandboxPreparation { reason: reason.clone() }
             }
             SpawnError::ProgramNotFound { program, searched } => {
                 Self::ProgramNotFound { program: text(program), searched: searched.clone() }
@@ -247,7 +267,8 @@ impl Detail {
             Self::InvalidRequest { reason } => InvalidRequest::Other(reason).into(),
             Self::SandboxUnsupported => SandboxError::Unsupported.into(),
             Self::SandboxInvalid { reason } => SandboxError::Invalid { reason }.into(),
-            Self::SandboxUnavailable { reason } => SandboxError::Unavailable { reason }.into(),
+            Self::SandboxUnavailable { cause, remedy } => SandboxError::Unavailable { cause, remedy }.into(),
+            Self::SandboxPreparation { reason } => SandboxError::Preparation { reason }.into(),
             Self::ProgramNotFound { program, searched } => {
                 SpawnError::ProgramNotFound { program: path(program), searched }
             }
@@ -292,8 +313,8 @@ const ON_EXECUTOR: &str = "start a process on the executor";
 const NOT_FOUND: &str = "spawnNotFound";
 const PERMISSION_DENIED: &str = "spawnPermissionDenied";
 const FAILED: &str = "spawnFailed";
-const SANDBOX_UNAVAILABLE: &str = "sandboxUnavailable";
-const SANDBOX_PREPARATION: &str = "sandboxPreparation";
+pub(super) const SANDBOX_UNAVAILABLE: &str = "sandboxUnavailable";
+pub(super) const SANDBOX_PREPARATION: &str = "sandboxPreparation";
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::config::OutputLimits;
 use crate::env_policy::{EnvMap, ReservedNames};
+use crate::sandbox::SandboxSettings;
 
 /// Settings of [`Local`](super::Local).
 ///
@@ -44,6 +45,8 @@ pub struct LocalConfig {
     /// The cgroup in which those of contained processes are made, as its directory. By default the one that this process
     /// is in at the time.
     pub parent_cgroup: Option<PathBuf>,
+    /// How sandboxes are made.
+    pub sandbox: SandboxSettings,
     /// Behaves as where no PID namespace can be made.
     #[cfg(test)]
     pub(super) no_namespaces: bool,
@@ -86,6 +89,7 @@ impl Default for LocalConfig {
             start_limit: Duration::from_secs(30),
             containment: Containment::default(),
             parent_cgroup: None,
+            sandbox: SandboxSettings::default(),
             #[cfg(test)]
             no_namespaces: false,
             exit_by_thread: false,
@@ -160,6 +164,12 @@ impl LocalConfig {
         self
     }
 
+    /// Sets how sandboxes are made.
+    pub fn sandbox(mut self, settings: SandboxSettings) -> Self {
+        self.sandbox = settings;
+        self
+    }
+
     /// Makes PID namespaces unavailable.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn no_namespaces(mut self) -> Self {
@@ -196,6 +206,7 @@ impl fmt::Debug for LocalConfig {
             .field("start_limit", &self.start_limit)
             .field("containment", &self.containment)
             .field("parent_cgroup", &self.parent_cgroup)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }

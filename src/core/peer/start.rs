@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::fault::Fault;
 use crate::env_policy::ShellEnvPolicy;
 use crate::error::{InvalidRequest, SpawnError};
 use crate::info::Features;
 use crate::request::{ExecRequest, Stdin, TerminalSize};
-use crate::sandbox::SandboxIntent;
+use crate::sandbox::{SandboxError, SandboxIntent};
 use crate::wire::extension::StartExtension;
 use crate::wire::process::StartParams;
 
@@ -116,65 +114,10 @@ fn unavailable(message: &str) -> Fault {
 /// What the sandbox asks for, or nothing if it asks for no restriction at all. Whether it can be enforced is the
 /// backend's to say: one that cannot refuses the start.
 fn intent(json: &str) -> Result<Option<SandboxIntent>, Fault> {
-    let invalid = |reason: &dyn std::fmt::Display| {
-        Fault::invalid_params(format!("sandbox is invalid: {reason}")).with_kind("sandboxPreparation")
-    };
-    let outline: Outline = serde_json::from_str(json).map_err(|error| invalid(&error))?;
-    if outline.permissions.is_unrestricted() {
-        return Ok(None);
-    }
-    SandboxIntent::from_json(json).map(Some).map_err(|error| invalid(&error))
-}
-
-/// As much of a sandbox as tells whether it restricts anything.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Outline {
-    permissions: Permissions,
-    #[serde(rename = "windowsSandboxLevel")]
-    _windows_sandbox_level: WindowsSandboxLevel,
-}
-
-/// Required by the wire on every platform.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum WindowsSandboxLevel {
-    Disabled,
-    RestrictedToken,
-    Elevated,
-    Mxc,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Permissions {
-    Disabled,
-    External { network: Network },
-    Managed { file_system: FileSystem, network: Network },
-}
-
-#[derive(Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum Network {
-    Restricted,
-    Enabled,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum FileSystem {
-    Unrestricted,
-    Restricted {},
-}
-
-impl Permissions {
-    fn is_unrestricted(&self) -> bool {
-        match self {
-            Self::Disabled => true,
-            Self::External { network } => *network == Network::Enabled,
-            Self::Managed { file_system, network } => {
-                matches!(file_system, FileSystem::Unrestricted) && *network == Network::Enabled
-            }
-        }
+    match SandboxIntent::from_json(json) {
+        Ok(intent) => Ok((!intent.restricts_nothing()).then_some(intent)),
+        // In the same words as for any other member.
+        Err(SandboxError::Invalid { reason }) => Err(Fault::invalid_params(reason)),
+        Err(other) => Err(SpawnError::from(other).into()),
     }
 }

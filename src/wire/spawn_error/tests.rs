@@ -47,22 +47,29 @@ fn table() -> Vec<(SpawnError, i64, Option<&'static str>, &'static str)> {
         invalid(InvalidRequest::Other("no".into()), "no"),
         (
             SandboxError::Unsupported.into(),
-            -32603,
+            -32602,
             Some("sandboxUnavailable"),
             "this executor cannot enforce a sandbox",
         ),
         (
-            SandboxError::Unavailable { reason: "no kernel".into() }.into(),
-            -32603,
+            SandboxError::unavailable("no kernel", "boot one").into(),
+            -32602,
             Some("sandboxUnavailable"),
-            "sandbox cannot be enforced: no kernel",
+            "sandbox cannot be enforced here: no kernel; boot one",
         ),
         (
-            SandboxError::Invalid { reason: "no glob".into() }.into(),
+            SandboxError::Unavailable { cause: "no kernel".into(), remedy: None }.into(),
+            -32602,
+            Some("sandboxUnavailable"),
+            "sandbox cannot be enforced here: no kernel",
+        ),
+        (
+            SandboxError::preparation("no glob").into(),
             -32602,
             Some("sandboxPreparation"),
-            "sandbox intent is invalid: no glob",
+            "sandbox cannot be prepared: no glob",
         ),
+        (SandboxError::invalid("no level").into(), -32602, None, "sandbox intent is invalid: no level"),
         missing(SpawnError::ProgramNotFound { program: program(), searched: None }, r#"program "prog" not found"#),
         missing(
             SpawnError::ProgramNotFound { program: program(), searched: Some("/bin".into()) },
@@ -181,10 +188,10 @@ fn the_answers_of_a_plain_peer_are_understood() {
         (-32603, "text", json!("spawnNotFound"), None),
         (-32603, "text", Value::Null, None),
         (-32602, "bad cwd", json!({"kind": "sandboxPreparation"}), {
-            Some(SandboxError::Invalid { reason: "bad cwd".into() }.into())
+            Some(SandboxError::preparation("bad cwd").into())
         }),
         (-32603, "no bwrap", json!({"kind": "sandboxUnavailable"}), {
-            Some(SandboxError::Unavailable { reason: "no bwrap".into() }.into())
+            Some(SandboxError::Unavailable { cause: "no bwrap".into(), remedy: None }.into())
         }),
         (-32602, "argv must not be empty", Value::Null, Some(InvalidRequest::EmptyArgv.into())),
         (-32602, "missing field `tty`", Value::Null, Some(other("missing field `tty`"))),

@@ -74,7 +74,8 @@ fn a_sandbox_is_refused_and_never_ignored() {
             let mut sandboxed = params.clone();
             sandboxed["sandbox"] = json!({});
             let answer = rig.call(method, sandboxed);
-            assert_eq!(answer["error"]["code"], -32600, "{method}");
+            assert_eq!(answer["error"]["code"], -32602, "{method}");
+            assert_eq!(answer["error"]["data"]["kind"], "sandboxUnavailable", "{method}");
             assert_eq!(answer["error"]["data"]["longarm"]["kind"] == "sandboxUnsupported", extended, "{method}");
             let mut wrong = params.clone();
             wrong["sandbox"] = json!(true);

@@ -1,0 +1,263 @@
+//! An intent bound to the paths of this executor, and what follows from it.
+
+use std::path::{Path, PathBuf};
+
+use super::error::SandboxError;
+use super::glob::BoundGlob;
+use super::intent::{Access, NetworkPolicy};
+
+/// An intent on this executor: native, canonical paths, with one access for each.
+///
+/// Equal ones are enforced in the same way, so that whatever is prepared for one can be used again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Bound {
+    /// Which of the cheap ways will do.
+    pub class: Class,
+    /// What is allowed with all that no entry is about. None and denied are the same.
+    pub root: Option<Access>,
+    /// One for each canonical path but the root, ordered by path: a directory comes before what is in it.
+    pub entries: Vec<BoundEntry>,
+    /// Links on the way from the paths of the entries to their canonical ones.
+    pub aliases: Vec<Alias>,
+    /// What is allowed with the network.
+    pub network: NetworkPolicy,
+    /// The canonical workspace roots that exist.
+    pub workspace_roots: Vec<PathBuf>,
+    /// What relative things of the intent are relative to.
+    pub cwd: Option<PathBuf>,
+    /// Denied patterns. Each is tested against canonical paths.
+    pub globs: Vec<BoundGlob>,
+    /// How many levels below its base a glob is looked for.
+    pub glob_scan_max_depth: Option<u32>,
+    /// Names below writable directories that must neither change nor appear.
+    pub protected: Vec<ProtectedName>,
+    /// Whether the platform's base may be read, of which only a part are files: see the entries of [`Origin::Minimal`].
+    pub minimal: bool,
+}
+
+impl Bound {
+    /// What is allowed with a canonical path: what its own entry says, or that of the nearest directory above it. None if
+    /// there is none.
+    pub fn access(&self, path: &Path) -> Option<Access> {
+        let entry = self.nearest(path);
+        let depth = entry.map_or(0, |entry| entry.path.components().count());
+        // An entry for the same path or a deeper one takes back what a pattern denies; on the same one, deny goes first.
+        if self.globs.iter().filter_map(|glob| glob.matched(path)).any(|matched| matched >= depth) {
+            return Some(Access::Deny);
+        }
+        entry.map_or(self.root, |entry| Some(entry.access))
+    }
+
+    /// Whether a canonical path may be read.
+    pub fn can_read(&self, path: &Path) -> bool {
+        self.access(path) >= Some(Access::Read)
+    }
+
+    /// Whether a canonical path may be written.
+    pub fn can_write(&self, path: &Path) -> bool {
+        self.access(path) == Some(Access::Write)
+    }
+
+    /// Whether a denied pattern matches a canonical path or a directory above it. An entry below may still open it:
+    /// [`access`](Self::access) tells.
+    pub fn glob_denies(&self, path: &Path) -> bool {
+        self.globs.iter().any(|glob| glob.denies(path))
+    }
+
+    /// The entry of a canonical path, or that of the nearest directory above it.
+    pub fn nearest(&self, path: &Path) -> Option<&BoundEntry> {
+        path.ancestors().find_map(|path| self.entry(path))
+    }
+
+    /// The entry of exactly this path.
+    pub fn entry(&self, path: &Path) -> Option<&BoundEntry> {
+        let at = self.entries.binary_search_by(|entry| entry.path.as_path().cmp(path)).ok()?;
+        self.entries.get(at)
+    }
+
+    /// What would be allowed with the path of `entry` without it.
+    pub fn above(&self, entry: &BoundEntry) -> Option<Access> {
+        let above = entry.path.parent().and_then(|parent| self.nearest(parent));
+        above.map_or(self.root, |above| Some(above.access))
+    }
+
+    /// The entries that change something, each directory before what is in it.
+    pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
+        self.entries.iter().map(|entry| Change { entry, above: self.above(entry) }).filter(|change| {
+            let none_is_deny = |access: Option<Access>| access.unwrap_or(Access::Deny);
+            none_is_deny(change.above) != change.entry.access
+        })
+    }
+
+    /// What is writable within something that is not.
+    pub fn write_roots(&self) -> impl Iterator<Item = &BoundEntry> {
+        self.changes()
+            .filter(|change| change.entry.access == Access::Write && change.exists())
+            .map(|change| change.entry)
+    }
+
+    /// What is read-only within something writable. It may be missing: then its name must not appear.
+    pub fn carve_outs(&self) -> impl Iterator<Item = &BoundEntry> {
+        let read = |change: &Change<'_>| change.entry.access == Access::Read && change.above == Some(Access::Write);
+        self.changes().filter(read).map(|change| change.entry)
+    }
+
+    /// What is open again within an entry that allows less.
+    pub fn reopened(&self) -> impl Iterator<Item = &BoundEntry> {
+        self.changes().filter(|change| change.opens() && change.exists()).map(|change| change.entry).filter(|entry| {
+            let above = entry.path.parent().and_then(|parent| self.nearest(parent));
+            above.is_some_and(|above| above.access < entry.access)
+        })
+    }
+
+    /// What is denied within something readable. It may be missing.
+    pub fn masks(&self) -> impl Iterator<Item = &BoundEntry> {
+        self.changes().filter(|change| change.entry.access == Access::Deny).map(|change| change.entry)
+    }
+
+    /// What is readable within something that is not: where the root is not readable, all that can be seen.
+    pub fn visible(&self) -> impl Iterator<Item = &BoundEntry> {
+        let hidden = |access: Option<Access>| access.is_none_or(|access| access == Access::Deny);
+        self.changes().filter(move |change| hidden(change.above) && change.exists()).map(|change| change.entry)
+    }
+
+    /// Whether something below `path` is readable by an entry of its own.
+    pub fn opens_below(&self, path: &Path) -> bool {
+        let from = self.entries.partition_point(|entry| entry.path.as_path() <= path);
+        let below =
+            self.entries.get(from..).unwrap_or_default().iter().take_while(|entry| entry.path.starts_with(path));
+        below.into_iter().any(|entry| entry.access >= Access::Read && entry.kind != Existing::Missing)
+    }
+
+    /// Checks that a process can run at all under this, in the canonical directory `cwd`.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxError::Preparation`] if nothing is readable, or the directory is not.
+    pub fn admits_process(&self, cwd: &Path) -> Result<(), SandboxError> {
+        if !self.root.is_some_and(|root| root >= Access::Read) && self.visible().next().is_none() {
+            return Err(SandboxError::preparation(
+                "nothing is readable, so that nothing can be executed; a process needs an entry such as `minimal`",
+            ));
+        }
+        // A directory above what is visible is there, if only to lead to it.
+        let leads_on = self.access(cwd).is_none() && self.opens_below(cwd);
+        if self.can_read(cwd) || leads_on {
+            return Ok(());
+        }
+        Err(SandboxError::preparation(format!("the working directory {} is not readable under it", cwd.display())))
+    }
+}
+
+/// Which of the cheap ways will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Nothing is restricted, neither files nor the network: there is no sandbox.
+    Nothing,
+    /// Files are not restricted.
+    FullWrite,
+    /// Everything is readable, and some of it is not writable.
+    FullRead,
+    /// Not everything is readable: [`Bound::root`] tells whether the rest is seen but for some things, or nothing but some
+    /// things.
+    RestrictedRead,
+}
+
+/// What is allowed with one path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct BoundEntry {
+    /// The path without links.
+    pub path: PathBuf,
+    /// The path as the intent gives it, absolute and without `..`.
+    pub lexical: PathBuf,
+    /// What is allowed with it and all below it.
+    pub access: Access,
+    /// What is there.
+    pub kind: Existing,
+    /// Whether the sender expects that it may be missing.
+    pub skip_missing: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What is found at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Existing {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A device, a socket or a pipe.
+    Other,
+    /// Nothing, or nothing that the executor's user can reach.
+    Missing,
+}
+
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// An entry of the intent.
+    Entry,
+    /// The platform's base.
+    Minimal,
+    /// The directory for temporary files, or `/tmp`.
+    TempDir,
+    /// A protected name at the top of a workspace root.
+    Protected,
+    /// A match of a denied pattern.
+    Glob,
+}
+
+/// An entry that changes what the directories above it say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The entry.
+    pub entry: &'a BoundEntry,
+    /// What would be allowed without it.
+    pub above: Option<Access>,
+}
+
+impl Change<'_> {
+    /// Whether it allows more than what is above it.
+    pub fn opens(&self) -> bool {
+        Some(self.entry.access) > self.above
+    }
+
+    /// Whether there is something at its path.
+    pub fn exists(&self) -> bool {
+        self.entry.kind != Existing::Missing
+    }
+}
+
+/// A link on the way to an entry's path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Alias {
+    /// Where the link is; the directory that holds it is canonical.
+    pub link: PathBuf,
+    /// What it says.
+    pub target: PathBuf,
+}
+
+/// A name in a writable directory that must neither change nor appear.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ProtectedName {
+    /// The writable directory that it is below.
+    pub root: PathBuf,
+    /// The canonical path.
+    pub path: PathBuf,
+    /// What is there.
+    pub state: Existing,
+    /// What is allowed with it, which is less than to write.
+    pub access: Access,
+    /// Of `.git` that is a file: the canonical directory that it names, if that is there.
+    pub git_dir: Option<PathBuf>,
+    /// Whether something may be put there to hold the name, where it is missing. Not for `.git` within a larger repository,
+    /// where programs would take the placeholder for the repository.
+    pub placeholder: bool,
+}
+
+#[cfg(test)]
+mod tests;

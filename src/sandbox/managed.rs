@@ -1,0 +1,26 @@
+//! What a controller says of a network proxy that runs on the executor.
+
+use serde::{Deserialize, Serialize};
+
+/// Facts about a proxy on the executor through which a sandboxed process may reach the network: the wire's member
+/// `managedNetwork`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct ManagedNetworkFacts {
+    /// The loopback ports of the executor that answer; nothing else is reachable.
+    pub loopback_ports: Vec<u16>,
+    /// Whether the process may listen on loopback itself.
+    pub allow_local_binding: bool,
+    /// Paths of local sockets that it may use.
+    pub allow_unix_sockets: Vec<String>,
+    /// Whether it may use any local socket.
+    pub dangerously_allow_all_unix_sockets: bool,
+}
+
+impl ManagedNetworkFacts {
+    /// A proxy that listens on these loopback ports.
+    pub fn ports(ports: impl IntoIterator<Item = u16>) -> Self {
+        Self { loopback_ports: ports.into_iter().collect(), ..Self::default() }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the executor's owner decides about sandboxes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::violation::ViolationSink;
+
+/// What the owner of an executor decides about the sandboxes that it makes. Nothing that comes over the wire changes it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+#[must_use]
+pub struct SandboxSettings {
+    /// Whether a sandbox that enforces only a part of an intent will do. Off by default: then the request is refused.
+    pub accept_partial: bool,
+    /// Whether processes whose network is restricted have a loopback interface of their own, on which they may listen and
+    /// reach themselves. Off by default: then they can make no network socket at all.
+    pub private_loopback: bool,
+    /// Names at the top of each workspace root that are read-only besides `.git`, `.agents`, `.codex` and `.aws`. One that
+    /// is empty, `.` or `..`, or that holds a separator, makes every intent that would use it fail.
+    pub extra_protected_names: Vec<String>,
+    /// How a protected name that does not exist is kept from being made.
+    pub missing_protected: MissingProtected,
+    /// Where the executor keeps its journal of what it made outside a sandbox. By default a directory of its own in that for temporary
+    /// files.
+    pub state_dir: Option<PathBuf>,
+    /// Who is told of violations. By default nobody.
+    pub violations: Option<Arc<dyn ViolationSink>>,
+    /// Whether violations carry a piece of the process's output. Off by default, since that may hold secrets.
+    pub output_snippets: bool,
+}
+
+impl SandboxSettings {
+    /// Sets whether a partial sandbox will do.
+    pub fn accept_partial(mut self, accept: bool) -> Self {
+        self.accept_partial = accept;
+        self
+    }
+
+    /// Sets whether restricted processes have a loopback interface of their own.
+    pub fn private_loopback(mut self, private: bool) -> Self {
+        self.private_loopback = private;
+        self
+    }
+
+    /// Protects one more name at the top of each workspace root.
+    pub fn protect_name(mut self, name: impl Into<String>) -> Self {
+        self.extra_protected_names.push(name.into());
+        self
+    }
+
+    /// Sets how missing protected names are held.
+    pub fn missing_protected(mut self, how: MissingProtected) -> Self {
+        self.missing_protected = how;
+        self
+    }
+
+    /// Sets where the executor keeps its journal.
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(directory.into());
+        self
+    }
+
+    /// Sets who is told of violations.
+    pub fn violations(mut self, sink: Arc<dyn ViolationSink>) -> Self {
+        self.violations = Some(sink);
+        self
+    }
+
+    /// Sets whether violations carry a piece of the process's output.
+    pub fn output_snippets(mut self, snippets: bool) -> Self {
+        self.output_snippets = snippets;
+        self
+    }
+}
+
+/// How a protected name that does not exist is kept from being made by a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MissingProtected {
+    /// An empty directory stands there while processes run; it is removed after them. Where none can be made, the name is checked.
+    #[default]
+    Placeholder,
+    /// Nothing is made. When the process has ended, a name that appeared is reported and moved out of the way.
+    Check,
+}

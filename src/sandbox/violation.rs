@@ -1,0 +1,117 @@
+//! Events about what a sandbox denied.
+
+use std::fmt;
+
+/// Takes events about what sandboxes denied.
+pub trait ViolationSink: fmt::Debug + Send + Sync + 'static {
+    /// Something was denied, or was found changed that should not have been. Called from the executor's own tasks: it must
+    /// not block. What it does has no effect on the process.
+    fn violation(&self, violation: Violation);
+}
+
+/// What a sandbox denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// An access to files; once for each command.
+    File(FileViolation),
+}
+
+/// An access to files that a sandbox denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileViolation {
+    /// What enforces the sandbox.
+    pub backend: SandboxBackend,
+    /// How it showed.
+    pub reason: ViolationReason,
+    /// The path, where one is known. Taken from the process's own output it is a guess.
+    pub path: Option<String>,
+    /// A piece of the process's output, at most 512 characters. Only where the executor's owner asked for it.
+    pub output_snippet: Option<String>,
+}
+
+impl FileViolation {
+    /// An event without a path or a snippet.
+    pub const fn new(backend: SandboxBackend, reason: ViolationReason) -> Self {
+        Self { backend, reason, path: None, output_snippet: None }
+    }
+
+    /// With the path that it is about.
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// With the beginning of `output`, cut at 512 characters.
+    pub fn snippet(mut self, output: &str) -> Self {
+        self.output_snippet = Some(output.chars().take(MAX_SNIPPET_CHARS).collect());
+        self
+    }
+}
+
+/// What enforces a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SandboxBackend {
+    /// Namespaces, Landlock and seccomp, by this library.
+    Linux,
+    /// Seatbelt, on macOS.
+    Seatbelt,
+    /// A restricted token, on Windows.
+    Windows,
+}
+
+impl SandboxBackend {
+    /// The word in events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Seatbelt => "seatbelt",
+            Self::Windows => "windows_sandbox",
+        }
+    }
+
+    /// The wire's name for the type of sandbox.
+    pub const fn sandbox_type(self) -> &'static str {
+        match self {
+            Self::Linux => "linuxSeccomp",
+            Self::Seatbelt => "macosSeatbelt",
+            Self::Windows => "windowsRestrictedToken",
+        }
+    }
+}
+
+/// How a denial showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ViolationReason {
+    /// "Operation not permitted", in the output.
+    OperationNotPermitted,
+    /// "Permission denied", in the output.
+    PermissionDenied,
+    /// "Read-only file system", in the output.
+    ReadOnlyFileSystem,
+    /// The executor itself saw that the policy was broken or applied.
+    PolicyDenied,
+    /// "Failed to write file", in the output.
+    FailedToWriteFile,
+    /// The process was killed for a forbidden system call.
+    Sigsys,
+}
+
+impl ViolationReason {
+    /// The word in events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OperationNotPermitted => "operation_not_permitted",
+            Self::PermissionDenied => "permission_denied",
+            Self::ReadOnlyFileSystem => "read_only_file_system",
+            Self::PolicyDenied => "policy_denied",
+            Self::FailedToWriteFile => "failed_to_write_file",
+            Self::Sigsys => "sigsys",
+        }
+    }
+}
+
+const MAX_SNIPPET_CHARS: usize = 512;
