@@ -27,6 +27,8 @@ mod platform;
 #[path = "macos.rs"]
 mod platform;
 mod process;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod search;
 mod stream;
 mod terminal;

@@ -1,0 +1,366 @@
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::sandbox::MissingProtected::Placeholder;
+use crate::sandbox::{Access, Existing};
+
+/// A workspace root, and a directory for journals.
+struct Scene {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    journals: PathBuf,
+}
+
+const NAMES: [&str; 2] = [".git", ".agents"];
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        let (root, journals) = (at.join("root"), at.join("journals"));
+        fs::create_dir(&root).unwrap();
+        Self { _dir: dir, root, journals }
+    }
+
+    fn executor(&self) -> Placeholders {
+        Placeholders::new(Some(self.journals.clone()))
+    }
+
+    fn hold(&self, executor: &Placeholders) -> Held {
+        hold(executor, &self.root, Placeholder)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.root).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn written(&self) -> usize {
+        journal::all(&self.journals).iter().map(|(_, _, records)| records.len()).sum()
+    }
+}
+
+fn hold(executor: &Placeholders, root: &Path, missing: MissingProtected) -> Held {
+    hold_but(executor, root, missing, None)
+}
+
+/// One name is not to have a placeholder.
+fn hold_but(executor: &Placeholders, root: &Path, missing: MissingProtected, watched: Option<&str>) -> Held {
+    let protected = NAMES.map(|name| ProtectedName {
+        root: root.into(),
+        path: root.join(name),
+        state: Existing::Missing,
+        access: Access::Read,
+        git_dir: None,
+        placeholder: Some(name) != watched,
+    });
+    executor.hold(&protected, missing)
+}
+
+fn placed(held: &Held) -> usize {
+    held.placeholders().count()
+}
+
+#[test]
+fn missing_names_are_held_by_empty_directories_which_go_with_their_last_user() {
+    let scene = Scene::new();
+    let executor = scene.executor();
+    let first = scene.hold(&executor);
+    assert_eq!((placed(&first), scene.names()), (2, vec![".agents".into(), ".git".into()]));
+    let mode = fs::metadata(scene.root.join(".git")).unwrap().mode();
+    assert_eq!(mode & 0o7777 & !MODE, 0, "{mode:o}");
+    assert!(scene.written() >= 2);
+
+    let second = scene.hold(&executor);
+    assert_eq!(placed(&second), 2);
+    drop(first);
+    assert_eq!(scene.names().len(), 2, "the second one needs them");
+    assert!(second.changed().is_empty());
+    drop(second);
+    assert_eq!(scene.names(), [""; 0]);
+    assert_eq!(scene.written(), 0);
+}
+
+#[test]
+fn what_exists_is_watched_and_never_touched() {
+    let scene = Scene::new();
+    fs::create_dir(scene.root.join(".git")).unwrap();
+    std::os::unix::fs::symlink("nowhere", scene.root.join(".agents")).unwrap();
+    let held = scene.hold(&scene.executor());
+    assert_eq!(placed(&held), 0);
+    assert!(held.changed().is_empty());
+    fs::remove_dir(scene.root.join(".git")).unwrap();
+    assert!(held.changed().is_empty(), "that it went harms nobody");
+    fs::create_dir(scene.root.join("new")).unwrap();
+    fs::remove_file(scene.root.join(".agents")).unwrap();
+    fs::rename(scene.root.join("new"), scene.root.join(".agents")).unwrap();
+    assert_eq!(held.changed(), [scene.root.join(".agents")]);
+    drop(held);
+    assert_eq!(scene.names(), [".agents"]);
+}
+
+#[test]
+fn an_empty_directory_of_the_users_own_is_no_placeholder() {
+    let scene = Scene::new();
+    fs::DirBuilder::new().mode(MODE).create(scene.root.join(".git")).unwrap();
+    let held = scene.hold(&scene.executor());
+    assert_eq!(held.placeholders().collect::<Vec<_>>(), [scene.root.join(".agents")]);
+    drop(held);
+    assert_eq!(scene.names(), [".git"]);
+}
+
+#[test]
+fn two_executors_share_and_the_last_one_removes() {
+    for first_goes_first in [true, false] {
+        let scene = Scene::new();
+        let (one, other) = (scene.executor(), scene.executor());
+        let (held, shared) = (scene.hold(&one), scene.hold(&other));
+        assert_eq!((placed(&held), placed(&shared)), (2, 2));
+        let (early, late) = if first_goes_first { (held, shared) } else { (shared, held) };
+        drop(early);
+        assert_eq!(scene.names().len(), 2);
+        assert!(late.changed().is_empty());
+        drop(late);
+        assert_eq!((scene.names().len(), scene.written()), (0, 0));
+    }
+}
+
+#[test]
+fn what_somebody_puts_into_it_stays_and_is_told() {
+    let scene = Scene::new();
+    let held = scene.hold(&scene.executor());
+    let git = scene.root.join(".git");
+    fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(git.join("config"), "mine").unwrap();
+    fs::set_permissions(&git, fs::Permissions::from_mode(0o555)).unwrap();
+    assert_eq!(held.changed(), [git.as_path()]);
+    drop(held);
+    assert_eq!(fs::read(git.join("config")).unwrap(), b"mine");
+    assert_eq!(fs::metadata(&git).unwrap().mode() & 0o777, 0o755, "its new owner can use it");
+    assert_eq!(scene.written(), 0);
+}
+
+#[test]
+fn another_directory_in_its_place_stays_and_is_told() {
+    let scene = Scene::new();
+    let held = scene.hold(&scene.executor());
+    let git = scene.root.join(".git");
+    // So that the new one cannot be the same inode again.
+    fs::rename(&git, scene.root.join("moved")).unwrap();
+    fs::create_dir(&git).unwrap();
+    assert_eq!(held.changed(), [git.as_path()]);
+    drop(held);
+    assert_eq!(scene.names(), [".git"]);
+}
+
+#[test]
+fn a_root_that_was_moved_is_found() {
+    let scene = Scene::new();
+    let held = scene.hold(&scene.executor());
+    let moved = scene.root.with_file_name("moved");
+    fs::rename(&scene.root, &moved).unwrap();
+    drop(held);
+    assert!(is_empty_directory(&moved));
+}
+
+#[test]
+fn a_name_that_must_not_be_held_is_watched() {
+    let scene = Scene::new();
+    let held = hold_but(&scene.executor(), &scene.root, Placeholder, Some(".git"));
+    assert_eq!(held.placeholders().collect::<Vec<_>>(), [scene.root.join(".agents")]);
+    fs::create_dir(scene.root.join(".git")).unwrap();
+    assert_eq!(held.changed(), [scene.root.join(".git")]);
+    drop(held);
+    assert_eq!(scene.names(), [".git"]);
+}
+
+#[test]
+fn where_nothing_is_to_be_made_names_are_watched_and_set_aside() {
+    let scene = Scene::new();
+    let executor = scene.executor();
+    drop(scene.hold(&executor));
+    let held = hold(&executor, &scene.root, MissingProtected::Check);
+    assert_eq!((placed(&held), scene.names().len()), (0, 0));
+    fs::create_dir_all(scene.root.join(".git/hooks")).unwrap();
+    assert_eq!(held.changed(), [scene.root.join(".git")]);
+    let aside = held.set_aside();
+    let [(from, to)] = aside.as_slice() else { panic!("{aside:?}") };
+    assert_eq!(*from, scene.root.join(".git"));
+    assert!(to.join("hooks").is_dir() && to.starts_with(&scene.journals));
+    assert!(scene.names().is_empty());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_only_watched() {
+    let held = hold(&Scene::new().executor(), Path::new("/proc"), Placeholder);
+    assert_eq!(placed(&held), 0);
+    assert!(held.changed().is_empty());
+    let scene = Scene::new();
+    fs::write(&scene.journals, "no directory").unwrap();
+    let held = scene.hold(&scene.executor());
+    assert_eq!((placed(&held), scene.names().len()), (0, 0), "nothing is made that is not written down");
+}
+
+#[test]
+fn a_directory_without_its_name_yet_goes_at_the_next_start() {
+    for with_identity in [false, true] {
+        let scene = Scene::new();
+        let temporary = scene.root.join(".longarm-0.placeholder");
+        fs::DirBuilder::new().mode(MODE).create(&temporary).unwrap();
+        let id = Identity::at(&temporary).unwrap().unwrap();
+        let making = Record::Making { temporary: temporary.clone() };
+        let held = Record::Held { id, temporary, path: scene.root.join(".git") };
+        let mut journal = Journal::begin(&scene.journals).unwrap();
+        let records = [making, held];
+        journal.write(&records[..=usize::from(with_identity)]).unwrap();
+        scene.executor().recover();
+        assert_eq!(scene.names().len(), 1, "its executor lives");
+        drop(journal);
+        scene.executor().recover();
+        assert_eq!((scene.names().len(), scene.written()), (0, 0));
+    }
+}
+
+#[test]
+fn nothing_but_placeholders_goes_at_the_next_start() {
+    let scene = Scene::new();
+    let [empty, full, other] = ["empty", "full", "other"].map(|name| scene.root.join(name));
+    for path in [&empty, &full, &other] {
+        fs::DirBuilder::new().mode(0o755).create(path).unwrap();
+    }
+    fs::write(full.join("file"), "mine").unwrap();
+    for path in [&full, &other] {
+        fs::set_permissions(path, fs::Permissions::from_mode(MODE)).unwrap();
+    }
+    let id = |path: &Path| Identity::at(path).unwrap().unwrap();
+    let none = PathBuf::new();
+    let records = [
+        Record::Making { temporary: other.clone() },
+        Record::Held { id: id(&empty), temporary: none.clone(), path: empty },
+        Record::Held { id: id(&full), temporary: none.clone(), path: full },
+        Record::Held { id: Identity(0, 0), temporary: none, path: other },
+    ];
+    Journal::begin(&scene.journals).unwrap().write(&records).unwrap();
+    scene.executor().recover();
+    assert_eq!(scene.names(), ["empty", "full", "other"]);
+    assert_eq!(scene.written(), 0);
+}
+
+const CHILD: &str = "LONGARM_PLACEHOLDER_TEST";
+const MODULE: &str = "backend::local::unix::sandbox::placeholder::tests";
+
+/// What an executor of its own does that a test starts; otherwise nothing.
+#[test]
+fn child_executor() {
+    let Some(scene) = std::env::var_os(CHILD) else { return };
+    let (root, journals) = (Path::new(&scene).join("root"), Path::new(&scene).join("journals"));
+    let executor = Placeholders::new(Some(journals));
+    let mut held = hold(&executor, &root, Placeholder);
+    let mut out = io::stdout();
+    writeln!(out, "holding").unwrap();
+    out.flush().unwrap();
+    // Until it is killed.
+    loop {
+        drop(held);
+        held = hold(&executor, &root, Placeholder);
+        if std::env::var_os("LONGARM_PLACEHOLDER_STILL").is_some() {
+            std::thread::park();
+        }
+    }
+}
+
+struct Executor(Child);
+
+impl Executor {
+    fn start(scene: &Scene, still: bool) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &format!("{MODULE}::child_executor"), "--nocapture"]);
+        command.env(CHILD, scene.root.parent().unwrap()).stdout(Stdio::piped());
+        if still {
+            command.env("LONGARM_PLACEHOLDER_STILL", "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("holding")), "it ended");
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_a_killed_executor_leaves_goes_at_the_next_start() {
+    let scene = Scene::new();
+    let child = Executor::start(&scene, true);
+    while scene.names().len() != 2 {
+        std::thread::yield_now();
+    }
+    scene.executor().recover();
+    assert_eq!(scene.names().len(), 2, "it lives");
+    child.kill();
+    assert_eq!(scene.names().len(), 2);
+    scene.executor().recover();
+    assert_eq!((scene.names().len(), scene.written()), (0, 0));
+}
+
+#[test]
+fn what_a_killed_executor_leaves_is_taken_over_by_the_next_process_on_that_root() {
+    for killed_first in [true, false] {
+        let scene = Scene::new();
+        let executor = scene.executor();
+        let child = Executor::start(&scene, true);
+        while scene.names().len() != 2 {
+            std::thread::yield_now();
+        }
+        let held;
+        if killed_first {
+            child.kill();
+            held = scene.hold(&executor);
+        } else {
+            held = scene.hold(&executor);
+            child.kill();
+        }
+        assert_eq!(placed(&held), 2);
+        scene.executor().recover();
+        assert_eq!(scene.names().len(), 2, "they are needed");
+        drop(held);
+        assert_eq!((scene.names().len(), scene.written()), (0, 0));
+    }
+}
+
+#[test]
+fn an_executor_killed_at_any_moment_leaves_nothing_behind() {
+    for pause in 0..40 {
+        let scene = Scene::new();
+        let child = Executor::start(&scene, false);
+        // Somewhere within what it does over and over.
+        std::thread::sleep(Duration::from_micros(37 * pause));
+        child.kill();
+        scene.executor().recover();
+        assert_eq!((scene.names().len(), scene.written()), (0, 0), "{:?}", scene.names());
+    }
+}
+
+#[test]
+fn executors_that_come_and_go_on_one_root_leave_nothing_behind() {
+    let scene = Scene::new();
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                let executor = scene.executor();
+                for _ in 0..200 {
+                    let held = scene.hold(&executor);
+                    assert_eq!(placed(&held), 2);
+                    assert!(held.changed().is_empty());
+                }
+            });
+        }
+    });
+    assert_eq!((scene.names().len(), scene.written()), (0, 0));
+}
