@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::config::LocalConfig;
 #[cfg(target_os = "linux")]
-use super::os::ContainerPlan;
+use super::os::{self, ContainerPlan};
 use crate::env_policy::EnvMap;
 use crate::error::{InvalidRequest, SpawnError, Unsupported};
 use crate::request::{ExecRequest, Stdin, TerminalSize};
@@ -31,6 +31,8 @@ pub(super) struct LaunchPlan {
     pub(super) exit_by_thread: bool,
     #[cfg(target_os = "linux")]
     pub(super) container: Option<ContainerPlan>,
+    #[cfg(target_os = "linux")]
+    pub(super) sandbox: Option<os::sandbox::SandboxPlan>,
 }
 
 impl LaunchPlan {
@@ -73,6 +75,8 @@ impl LaunchPlan {
                 #[cfg(test)]
                 no_namespaces: config.no_namespaces,
             }),
+            #[cfg(target_os = "linux")]
+            sandbox: None,
         })
     }
 

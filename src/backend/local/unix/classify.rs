@@ -12,15 +12,21 @@ use std::path::{Path, PathBuf};
 use super::launch::{LaunchFailure, Stage, find};
 use crate::backend::local::spawn::LaunchPlan;
 use crate::error::{OsError, SpawnError};
+use crate::sandbox::SandboxError;
 
 /// What is wrong. May block on the file system.
 pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchPlan) -> SpawnError {
     let LaunchFailure { stage, error } = failure;
+    let error = match error.downcast::<SandboxError>() {
+        Ok(error) => return error.into(),
+        Err(error) => error,
+    };
     match (stage, error.raw_os_error()) {
         (_, Some(libc::EMFILE | libc::ENFILE)) => {
             SpawnError::DescriptorLimit { limit: soft_limit(Resource::Descriptors) }
         }
         (Stage::Fork, Some(libc::EAGAIN)) => SpawnError::ProcessLimit { limit: soft_limit(Resource::Processes) },
+        (Stage::Sandbox, _) => os("build the sandbox of a process", error),
         (Stage::Contain, _) => SpawnError::ContainmentUnavailable { reason: error.to_string() },
         (Stage::Streams, _) => os("open the streams of a process", error),
         (Stage::Fork, _) => os("make a process", error),

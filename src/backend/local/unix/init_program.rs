@@ -5,7 +5,8 @@
 //! ```text
 //! read a byte from descriptor 3
 //!   a byte n:  send signal n to everybody else; if there is nobody else, end
-//!   the end:   nobody gives orders any more: wait for children until there are none, and end once nobody else is left
+//!   the end:   nobody gives orders any more: wait for children until there are none, and end once nobody else is left;
+//!              with an argument besides its name, end at once
 //! ```
 //!
 //! Signal 0 is none, so that a byte 0 asks it to end if it is alone. It is executed with `SIGCHLD` ignored, so that the
@@ -65,9 +66,11 @@ fn code() -> Option<&'static [u8]> {
     // SAFETY: only computes two addresses.
     unsafe {
         core::arch::asm!(
-            "lea {start}, [rip + 2f]",
+            "lea {start}, [rip + 9f]",
             "lea {end}, [rip + 8f]",
             "jmp 8f",
+            "9:",
+            "mov rbx, [rsp]",          // how many arguments there are
             "2:",
             "xor eax, eax",            // read(3, below the stack, 1)
             "mov edi, 3",
@@ -86,6 +89,8 @@ fn code() -> Option<&'static [u8]> {
             "jne 2b",
             "jmp 6f",
             "4:",
+            "cmp rbx, 1",
+            "jne 6f",
             "mov rdi, -1",             // wait4(-1, null, 0, null)
             "xor esi, esi",
             "xor edx, edx",
@@ -131,9 +136,11 @@ fn code() -> Option<&'static [u8]> {
     // SAFETY: only computes two addresses.
     unsafe {
         core::arch::asm!(
-            "adr {start}, 2f",
+            "adr {start}, 9f",
             "adr {end}, 8f",
             "b 8f",
+            "9:",
+            "ldr x19, [sp]",           // how many arguments there are
             "2:",
             "mov x0, #3",              // read(3, below the stack, 1)
             "sub x1, sp, #64",
@@ -153,6 +160,8 @@ fn code() -> Option<&'static [u8]> {
             "b.ne 2b",
             "b 6f",
             "4:",
+            "cmp x19, #1",
+            "b.ne 6f",
             "mov x0, #-1",             // wait4(-1, null, 0, null)
             "mov x1, #0",
             "mov x2, #0",

@@ -42,6 +42,9 @@ pub(super) enum Stage {
     /// Making what holds the process and all that it starts, or putting it there.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing of the kind is made there"))]
     Contain,
+    /// Building the sandbox of the process.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "none is built there"))]
+    Sandbox,
     /// Setting the new process up: session, terminal, descriptors, limits.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not told from the execution there"))]
     Setup,
@@ -60,6 +63,12 @@ impl LaunchFailure {
     #[cfg(target_os = "linux")]
     pub(super) fn containment(reason: String) -> Self {
         Self { stage: Stage::Contain, error: io::Error::other(reason) }
+    }
+
+    /// The sandbox of the process cannot be built.
+    #[cfg(target_os = "linux")]
+    pub(super) fn sandbox(error: crate::sandbox::SandboxError) -> Self {
+        Self { stage: Stage::Sandbox, error: io::Error::other(error) }
     }
 
     /// Whether the program's file was open for writing, which a moment later it may not be.
@@ -90,6 +99,8 @@ pub(super) struct Prepared {
     pub(super) exit_by_thread: bool,
     #[cfg(target_os = "linux")]
     pub(super) container: Option<super::container::ContainerPlan>,
+    #[cfg(target_os = "linux")]
+    pub(super) sandbox: Option<super::sandbox::SandboxPlan>,
 }
 
 impl Launcher {
@@ -113,6 +124,8 @@ impl Launcher {
             exit_by_thread: plan.exit_by_thread,
             #[cfg(target_os = "linux")]
             container: plan.container.clone(),
+            #[cfg(target_os = "linux")]
+            sandbox: plan.sandbox.clone(),
         };
         let child = self.platform.start(&prepared)?;
         Ok(Launched { child, stdin: streams.stdin, stdout: streams.stdout, stderr: streams.stderr })

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::container::ContainerPlan;
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::namespace::{self, Namespaces};
 use super::process::Child;
+use super::sandbox::SandboxPlan;
 use super::{check, watch};
 use crate::backend::local::config::Containment;
 
@@ -123,12 +124,14 @@ pub(super) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Launcher {
     stack: Stack,
+    /// The one of whoever is made by a child that is still on the first.
+    second_stack: Stack,
     namespaces: Namespaces,
 }
 
 impl Launcher {
     pub(super) fn new() -> io::Result<Self> {
-        let stack = Stack::new()?;
+        let (stack, second_stack) = (Stack::new()?, Stack::new()?);
         // SAFETY: an initialised set, used to change the mask of this thread, which only launches.
         let result = unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
@@ -138,12 +141,16 @@ impl Launcher {
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        Ok(Self { stack, namespaces: Namespaces::default() })
+        Ok(Self { stack, second_stack, namespaces: Namespaces::default() })
     }
 
     /// Starts a child; see the steps at [`child_main`].
     pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
         self.namespaces.return_home().map_err(|error| LaunchFailure::new(Stage::Fork, error))?;
+        if let Some(sandbox) = &prepared.sandbox {
+            // Its namespace holds everybody, however the process is to be contained.
+            return self.start_in_sandbox(prepared, sandbox);
+        }
         let Some(plan) = &prepared.container else {
             return self.start_in(prepared, None);
         };
@@ -173,31 +180,40 @@ impl Launcher {
         Namespaces::make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
     }
 
-    fn start_in(&mut self, prepared: &Prepared, container: Option<Container>) -> Result<Child, LaunchFailure> {
-        if prepared.candidates.is_empty() {
-            return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
+    /// Lends the stacks to children, one to each of two that exist at a time.
+    pub(super) fn with_stacks<T>(&mut self, children: impl FnOnce([*mut c_void; 2]) -> T) -> T {
+        children([self.stack.top(), self.second_stack.top()])
+    }
+
+    fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
+        let arrays = Arrays::new(prepared)?;
+        let report = plan.report();
+        let order = Order { umask: Some(report.umask()), ..Order::new(prepared, &arrays) };
+        let argument = ptr::from_ref(&order).cast_mut().cast::<c_void>();
+        // SAFETY: this thread blocks all signals, and the stacks are lent to nobody else. `order` and all that it points
+        // to outlive the call. `child_main` calls nothing but async-signal-safe functions.
+        let started = self.with_stacks(|stacks| unsafe { plan.start(stacks, (child_main, argument), &report) });
+        let started = started.map_err(LaunchFailure::sandbox)?;
+        let child = Child::sandboxed(started, plan);
+        match order.failure() {
+            None => Ok(child),
+            Some(failure) => {
+                // It is ending: it called exit before this thread went on.
+                child.wait_and_release();
+                Err(failure)
+            }
         }
-        let candidates = pointers(prepared.candidates.iter());
-        let argv = pointers(prepared.argv.iter());
-        let envp = pointers(prepared.envp.iter());
+    }
+
+    fn start_in(&mut self, prepared: &Prepared, container: Option<Container>) -> Result<Child, LaunchFailure> {
+        let arrays = Arrays::new(prepared)?;
         let in_namespace = matches!(container, Some(Container::PidNamespace(_)));
         let mut order = Order {
-            candidates: candidates.as_ptr(),
-            argv: argv.as_ptr(),
-            envp: envp.as_ptr(),
-            cwd: prepared.cwd.as_ptr(),
-            ends: [0, 1, 2].map(|index: usize| prepared.child_ends[index].as_raw_fd()),
-            terminal: prepared.terminal,
-            descriptor_limit: prepared
-                .descriptor_limit
-                .map(|(soft, hard)| libc::rlimit { rlim_cur: soft, rlim_max: hard }),
             // A namespace ends with us, and nobody in it can tell who made him.
             // SAFETY: the call has no arguments and cannot fail.
             parent: (prepared.end_with_executor && !in_namespace).then(|| unsafe { libc::getpid() }),
-            members: None,
             shows_processes: in_namespace,
-            failed_stage: AtomicI32::new(STAGE_NONE),
-            errno: AtomicI32::new(0),
+            ..Order::new(prepared, &arrays)
         };
         let child = match self.make(&mut order, container.as_ref(), !prepared.exit_by_thread) {
             Ok((pid, pidfd)) => Child::new(pid, pidfd, container),
@@ -208,27 +224,20 @@ impl Launcher {
                 return Err(failure);
             }
         };
-        let stage = match order.failed_stage.load(Ordering::Relaxed) {
-            STAGE_NONE => return Ok(child),
-            STAGE_CWD => Stage::Cwd,
-            STAGE_EXEC => Stage::Exec,
-            STAGE_CONTAIN => Stage::Contain,
-            _ => Stage::Setup,
-        };
-        let error = io::Error::from_raw_os_error(order.errno.load(Ordering::Relaxed));
+        let Some(failure) = order.failure() else { return Ok(child) };
         // It is ending: it called exit before this thread went on.
         child.wait_and_release();
-        if stage == Stage::Contain {
+        if failure.stage == Stage::Contain {
             let what = if in_namespace { "the processes of a new PID namespace cannot be shown" } else { ENTER_CGROUP };
-            return Err(LaunchFailure::containment(format!("{what}: {error}")));
+            return Err(LaunchFailure::containment(format!("{what}: {}", failure.error)));
         }
-        Err(LaunchFailure::new(stage, error))
+        Err(failure)
     }
 
     /// Makes the process. Returns when it has executed its program or ended.
     fn make(
         &mut self,
-        order: &mut Order,
+        order: &mut Order<'_>,
         container: Option<&Container>,
         with_pidfd: bool,
     ) -> Result<Made, LaunchFailure> {
@@ -267,7 +276,7 @@ type Made = (libc::pid_t, Option<OwnedFd>);
 
 const ENTER_CGROUP: &str = "a new cgroup cannot be entered";
 
-fn clone_child(stack: &mut Stack, order: &Order, flags: c_int, with_pidfd: bool) -> Result<Made, LaunchFailure> {
+fn clone_child(stack: &mut Stack, order: &Order<'_>, flags: c_int, with_pidfd: bool) -> Result<Made, LaunchFailure> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | flags;
     let mut pidfd: c_int = -1;
     let argument = ptr::from_ref(order).cast_mut().cast::<c_void>();
@@ -292,6 +301,26 @@ fn clone_child(stack: &mut Stack, order: &Order, flags: c_int, with_pidfd: bool)
     match check(unsafe { libc::clone(child_main, top, flags, argument) }) {
         Ok(pid) => Ok((pid, None)),
         Err(error) => Err(LaunchFailure::new(Stage::Fork, error)),
+    }
+}
+
+/// The arrays of a program's start.
+struct Arrays {
+    candidates: Vec<*const c_char>,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+impl Arrays {
+    fn new(prepared: &Prepared) -> Result<Self, LaunchFailure> {
+        if prepared.candidates.is_empty() {
+            return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        Ok(Self {
+            candidates: pointers(prepared.candidates.iter()),
+            argv: pointers(prepared.argv.iter()),
+            envp: pointers(prepared.envp.iter()),
+        })
     }
 }
 
@@ -356,7 +385,7 @@ impl Drop for Stack {
 }
 
 /// What a child has to do, and where it says what failed. Lives in memory that parent and child share.
-struct Order {
+struct Order<'a> {
     candidates: *const *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
@@ -370,8 +399,44 @@ struct Order {
     members: Option<RawFd>,
     /// It has mounts of its own, on which `/proc` has to be that of its PID namespace.
     shows_processes: bool,
+    /// Its mask of file modes, if that is not the one that it is born with.
+    umask: Option<&'a AtomicU32>,
     failed_stage: AtomicI32,
     errno: AtomicI32,
+}
+
+impl Order<'_> {
+    fn new(prepared: &Prepared, arrays: &Arrays) -> Self {
+        Self {
+            candidates: arrays.candidates.as_ptr(),
+            argv: arrays.argv.as_ptr(),
+            envp: arrays.envp.as_ptr(),
+            cwd: prepared.cwd.as_ptr(),
+            ends: [0, 1, 2].map(|index: usize| prepared.child_ends[index].as_raw_fd()),
+            terminal: prepared.terminal,
+            descriptor_limit: prepared
+                .descriptor_limit
+                .map(|(soft, hard)| libc::rlimit { rlim_cur: soft, rlim_max: hard }),
+            parent: None,
+            members: None,
+            shows_processes: false,
+            umask: None,
+            failed_stage: AtomicI32::new(STAGE_NONE),
+            errno: AtomicI32::new(0),
+        }
+    }
+
+    /// What failed, if anything did, once the child is done with our memory.
+    fn failure(&self) -> Option<LaunchFailure> {
+        let stage = match self.failed_stage.load(Ordering::Relaxed) {
+            STAGE_NONE => return None,
+            STAGE_CWD => Stage::Cwd,
+            STAGE_EXEC => Stage::Exec,
+            STAGE_CONTAIN => Stage::Contain,
+            _ => Stage::Setup,
+        };
+        Some(LaunchFailure::new(stage, io::Error::from_raw_os_error(self.errno.load(Ordering::Relaxed))))
+    }
 }
 
 const STAGE_NONE: i32 = 0;
@@ -384,7 +449,7 @@ const STAGE_CONTAIN: i32 = 4;
 /// nothing, locks nothing, unwinds nowhere, and calls only what is safe in a signal handler.
 extern "C" fn child_main(order: *mut c_void) -> c_int {
     // SAFETY: the parent passes a valid `Order` and is suspended as long as we run.
-    let order = unsafe { &*order.cast::<Order>() };
+    let order = unsafe { &*order.cast::<Order<'_>>() };
     // SAFETY: `order` holds valid pointers and descriptors, as `set_up` and `execute` ask for.
     let stage = unsafe {
         match set_up(order) {
@@ -402,7 +467,7 @@ extern "C" fn child_main(order: *mut c_void) -> c_int {
 /// # Safety
 ///
 /// Only in a child that shares memory with its suspended parent; `order` must be valid.
-unsafe fn set_up(order: &Order) -> i32 {
+unsafe fn set_up(order: &Order<'_>) -> i32 {
     // SAFETY: system calls on descriptors and memory of `order`, all safe in a signal handler.
     unsafe {
         if let Some(parent) = order.parent {
@@ -423,6 +488,9 @@ unsafe fn set_up(order: &Order) -> i32 {
             return failed(order, STAGE_CONTAIN);
         }
         reset_dispositions();
+        if let Some(umask) = order.umask {
+            libc::umask(umask.load(Ordering::Relaxed) as libc::mode_t);
+        }
         if libc::setsid() == -1 {
             return failed(order, STAGE_SETUP);
         }
@@ -553,7 +621,7 @@ unsafe fn number(mut name: *const c_char) -> c_int {
 /// # Safety
 ///
 /// Only in a child; the arrays of `order` must be valid.
-unsafe fn execute(order: &Order) -> i32 {
+unsafe fn execute(order: &Order<'_>) -> i32 {
     // SAFETY: reads null-terminated arrays of terminated strings.
     unsafe {
         let mut refused = false;
@@ -575,7 +643,7 @@ unsafe fn execute(order: &Order) -> i32 {
     }
 }
 
-fn failed(order: &Order, stage: i32) -> i32 {
+fn failed(order: &Order<'_>, stage: i32) -> i32 {
     order.errno.store(errno(), Ordering::Relaxed);
     stage
 }

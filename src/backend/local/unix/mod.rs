@@ -28,7 +28,8 @@ mod platform;
 mod platform;
 mod process;
 #[cfg(target_os = "linux")]
-mod sandbox;
+#[allow(dead_code, reason = "plans are made where requests are")]
+pub(super) mod sandbox;
 mod search;
 mod stream;
 mod terminal;

@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::platform::{close_all_from, errno, pipe, reset_dispositions};
@@ -20,12 +21,22 @@ use super::{check, init_program, set_nonblocking};
 #[derive(Debug)]
 pub(super) struct PidNamespace {
     /// The first process, which is a child of ours.
-    first: OwnedFd,
+    first: Arc<OwnedFd>,
     /// What it reads from.
     orders: OwnedFd,
 }
 
 impl PidNamespace {
+    /// The namespace of this first process, which reads from the other end of `orders`.
+    pub(super) fn new(first: OwnedFd, orders: OwnedFd) -> Self {
+        Self { first: Arc::new(first), orders }
+    }
+
+    /// The first process.
+    pub(super) fn first(&self) -> &Arc<OwnedFd> {
+        &self.first
+    }
+
     /// Ends the first process, with which the kernel kills all others.
     pub(super) fn kill(&self) -> io::Result<()> {
         let none = ptr::null::<libc::siginfo_t>();
@@ -111,7 +122,7 @@ impl Namespaces {
         // functions, and this thread blocks all signals. The kernel writes one descriptor to `pidfd`.
         check(unsafe { libc::clone(first_main, top, flags, argument, &raw mut pidfd) }).map_err(failed)?;
         // SAFETY: the kernel put a new descriptor there, which nobody else owns.
-        let namespace = PidNamespace { first: unsafe { OwnedFd::from_raw_fd(pidfd) }, orders };
+        let namespace = PidNamespace::new(unsafe { OwnedFd::from_raw_fd(pidfd) }, orders);
         let prepared = match order.errno.load(Ordering::Relaxed) {
             0 => set_nonblocking(std::os::fd::AsFd::as_fd(&namespace.orders)),
             errno => Err(io::Error::from_raw_os_error(errno)),
@@ -177,7 +188,7 @@ fn executable(image: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// The same file under a number from `least` on.
-fn above(fd: &OwnedFd, least: RawFd) -> io::Result<OwnedFd> {
+pub(super) fn above(fd: &OwnedFd, least: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open; the call touches no memory.
     let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })?;
     // SAFETY: the call returned a new descriptor that nobody else owns.

@@ -30,6 +30,9 @@ pub(in crate::backend::local) struct Child {
     /// By us or, which is its right, by the host. From then on its number can mean another process.
     reaped: Cell<bool>,
     container: Option<platform::Container>,
+    /// It runs in a sandbox, with which it ends as a whole.
+    #[cfg(target_os = "linux")]
+    sandbox: Option<super::sandbox::Running>,
     /// Stands for a process that may not be signalled, such as one that took another user's rights.
     #[cfg(test)]
     pub(in crate::backend::local) refuses_signals: bool,
@@ -45,9 +48,20 @@ impl Child {
             group_by_pidfd,
             reaped: Cell::new(false),
             container,
+            #[cfg(target_os = "linux")]
+            sandbox: None,
             #[cfg(test)]
             refuses_signals: false,
         }
+    }
+
+    /// A command that runs in a sandbox.
+    #[cfg(target_os = "linux")]
+    pub(super) fn sandboxed(started: super::sandbox::Started, plan: &super::sandbox::SandboxPlan) -> Self {
+        let super::sandbox::Started { pid, pidfd, namespace, listeners } = started;
+        let container = namespace.map(platform::Container::PidNamespace);
+        let sandbox = Some(super::sandbox::Running::new(plan, listeners));
+        Self { sandbox, ..Self::new(pid, Some(pidfd), container) }
     }
 
     /// The process id.
@@ -218,6 +232,9 @@ fn wait((kind, id): (libc::idtype_t, libc::id_t), options: libc::c_int) -> io::R
 pub(in crate::backend::local) enum ExitWatch {
     /// Its pidfd becomes readable.
     Pidfd(AsyncFd<Arc<OwnedFd>>),
+    /// As before, and with it everybody else in its sandbox ends.
+    #[cfg(target_os = "linux")]
+    Sandbox(Box<super::sandbox::EndWatch>),
     /// A thread waits for it; on systems without pidfds.
     Thread(oneshot::Receiver<()>),
 }
@@ -225,6 +242,10 @@ pub(in crate::backend::local) enum ExitWatch {
 impl ExitWatch {
     /// Watches a child. Must be called within a runtime.
     pub(in crate::backend::local) fn new(child: &Child) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let (Some(sandbox), Some(pidfd)) = (&child.sandbox, &child.pidfd) {
+            return Ok(Self::Sandbox(Box::new(sandbox.watch(pidfd, child.container.as_ref())?)));
+        }
         if let Some(pidfd) = &child.pidfd {
             return Ok(Self::Pidfd(watch(pidfd, Interest::READABLE)?));
         }
@@ -247,6 +268,8 @@ impl ExitWatch {
                 ready!(pidfd.poll_read_ready(cx))?.retain_ready();
                 Poll::Ready(Ok(()))
             }
+            #[cfg(target_os = "linux")]
+            Self::Sandbox(watch) => watch.poll_ended(cx),
             Self::Thread(told) => {
                 // Both a message and its absence mean that the thread has come to its end.
                 std::pin::Pin::new(told).poll(cx).map(|_| Ok(()))

@@ -1,4 +1,204 @@
 //! Sandboxes for processes, as Linux makes them.
+//!
+//! # How
+//!
+//! [`prepare`] turns a bound intent into a [`SandboxPlan`] before anything runs: which namespaces, what is mounted where,
+//! what Landlock allows and what the filter refuses, all in the form that system calls need. The launcher then makes one
+//! process that shares this one's memory, which builds the sandbox and starts the command in it; see [`child`].
+//!
+//! | wall | holds |
+//! | --- | --- |
+//! | mounts | what may be read and written, with carve-outs and masks |
+//! | Landlock | the same but for what is taken back within something allowed |
+//! | network namespace | the network |
+//! | filter | sockets, and what could change or look through a wall |
+//! | PID and IPC namespace | who can be seen, signalled and talked to; the end of everybody with the command |
+//!
+//! A step that fails ends everything before the command runs, as an error of the start.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the plans of sandboxed processes hold names with it"))]
+mod child;
+mod filter;
+mod landlock;
 pub(in crate::backend::local) mod placeholder;
+mod plan;
+mod ports;
+mod probe;
+mod raw;
+mod running;
+mod shape;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::Arc;
+
+use self::child::{Failure, Report, Stage};
+use self::plan::{Network, Settings, Walls};
+pub(super) use self::running::{EndWatch, Running};
+use self::shape::{Shape, Step, Target};
+use self::start::Refusal;
+pub(super) use self::start::Started;
+use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxError, SandboxSettings};
+
+/// What a request adds to an intent.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::backend::local) struct Request<'a> {
+    /// The working directory of the process.
+    pub(in crate::backend::local) cwd: &'a Path,
+    /// The loopback ports of the executor through which alone it reaches the network.
+    pub(in crate::backend::local) managed: Option<&'a ManagedNetworkFacts>,
+}
+
+/// A sandbox that can be built.
+#[derive(Clone, Debug)]
+pub(in crate::backend::local) struct SandboxPlan {
+    shape: Arc<Shape>,
+    enforcement: Arc<Enforcement>,
+}
+
+impl SandboxPlan {
+    /// What will be enforced.
+    pub(in crate::backend::local) fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    /// Where the child leaves what becomes of it.
+    pub(super) fn report(&self) -> Report {
+        Report::default()
+    }
+
+    /// Builds it and starts a command in it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`start::run`].
+    pub(super) unsafe fn start(
+        &self,
+        stacks: [*mut c_void; 2],
+        command: start::Entry,
+        report: &Report,
+    ) -> Result<Started, SandboxError> {
+        // SAFETY: see the caller.
+        let started = unsafe { start::run(&self.shape, stacks, Some(command), report) };
+        match started {
+            Ok(Some(started)) => Ok(started),
+            Ok(None) => Err(SandboxError::preparation("the command was not made")),
+            Err(refusal) => Err(error(&refusal, &self.shape)),
+        }
+    }
+}
+
+/// Plans the sandbox for a process. Blocks on the file system, and the first time on trying what the kernel allows.
+///
+/// # Errors
+///
+/// [`SandboxError::Unavailable`] if this kernel, or the executor's owner, does not allow it;
+/// [`SandboxError::Preparation`] if the intent cannot be applied to the files that there are.
+pub(in crate::backend::local) fn prepare(
+    bound: &Arc<Bound>,
+    settings: &SandboxSettings,
+    request: Request<'_>,
+) -> Result<SandboxPlan, SandboxError> {
+    prepare_on(probe::kernel(), bound, settings, request, Walls::default())
+}
+
+fn prepare_on(
+    kernel: &probe::Kernel,
+    bound: &Arc<Bound>,
+    settings: &SandboxSettings,
+    request: Request<'_>,
+    without: Walls,
+) -> Result<SandboxPlan, SandboxError> {
+    let private_loopback =
+        settings.private_loopback || request.managed.is_some_and(|managed| managed.allow_local_binding);
+    let choices = Settings { private_loopback, managed: request.managed, without };
+    let enforcement = kernel.assess(bound, Network::of(bound, &choices))?;
+    if let Level::Partial(gaps) = &enforcement.level
+        && !settings.accept_partial
+    {
+        return Err(SandboxError::unavailable(
+            format!("only a part can be enforced: {}", gaps.join("; ")),
+            kernel.no_namespaces.as_ref().map_or_else(
+                || "use a newer kernel, or let the executor's settings accept a partial sandbox".to_owned(),
+                |cause| format!("{}, or let the executor's settings accept a partial sandbox", cause.remedy),
+            ),
+        ));
+    }
+    // What it is called is not what it is: the links on the way are the host's to follow.
+    if let Ok(cwd) = request.cwd.canonicalize() {
+        bound.admits_process(&cwd)?;
+    }
+    let shape = plan::shape(bound, &choices, kernel)?;
+    Ok(SandboxPlan { shape: Arc::new(shape), enforcement: Arc::new(enforcement) })
+}
+
+/// What a step is about.
+fn step_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Maps => "the user and group of a user namespace cannot be mapped",
+        Stage::Device => "a device cannot be attached",
+        Stage::Mounts => "the mounts of a new mount namespace cannot be changed",
+        Stage::Memory => "a memory file system cannot be mounted",
+        Stage::Make => "the memory file system cannot be filled",
+        Stage::InitImage => "the program of the first process cannot be written",
+        Stage::Source => "a place cannot be copied",
+        Stage::SourceChanged => "a place has changed while the sandbox was prepared",
+        Stage::ReadOnly => "the mounts cannot be made read-only",
+        Stage::Root => "the new root cannot be entered",
+        Stage::Dev => "the new /dev cannot be mounted",
+        Stage::Step => "a place cannot be attached",
+        Stage::StepChanged => "a place to attach to has changed while the sandbox was prepared",
+        Stage::PidNamespace => "a PID namespace cannot be made",
+        Stage::Init => "the first process of a PID namespace cannot be made",
+        Stage::Proc => "a new /proc cannot be mounted",
+        Stage::Network => "the loopback interface cannot be raised",
+        Stage::Port => "a port cannot be listened on inside",
+        Stage::Capabilities => "capabilities cannot be dropped",
+        Stage::Landlock => "Landlock cannot be put in force",
+        Stage::Filter => "the filter of system calls cannot be put in force",
+        Stage::Command => "the process of the command cannot be made",
+    }
+}
+
+/// What a failed start says.
+fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
+    let Refusal::Step(failure @ Failure { stage, errno, .. }) = refusal else {
+        return probe::explain(refusal).into();
+    };
+    let error = std::io::Error::from_raw_os_error(*errno);
+    let what = step_name(*stage);
+    match stage {
+        Stage::Landlock if *errno == libc::E2BIG => SandboxError::unavailable(
+            "the executor is itself behind as many Landlock rulesets as the kernel stacks",
+            "start it from fewer nested sandboxes",
+        ),
+        Stage::Source | Stage::SourceChanged | Stage::Step | Stage::StepChanged | Stage::Port | Stage::Make => {
+            let reason = match name(*failure, shape) {
+                Some(name) => format!("{what}: {name}: {error}"),
+                None => format!("{what}: {error}"),
+            };
+            SandboxError::preparation(reason)
+        }
+        _ => probe::explain(refusal).into(),
+    }
+}
+
+/// Which of its list a failed step was about.
+fn name(failure: Failure, shape: &Shape) -> Option<String> {
+    let namespaces = shape.namespaces()?;
+    let place = |path: &std::ffi::CStr| format!("/{}", path.to_string_lossy());
+    match failure.stage {
+        Stage::Source | Stage::SourceChanged => Some(place(&namespaces.sources.get(failure.index)?.path)),
+        Stage::Step | Stage::StepChanged => match namespaces.steps.get(failure.index)? {
+            Step::Attach { target: Target::Path(path, _), .. } | Step::Mask { target: Target::Path(path, _), .. } => {
+                Some(place(path))
+            }
+            Step::Attach { source, .. } => Some(place(&namespaces.sources.get(*source)?.path)),
+            Step::Mask { .. } => None,
+        },
+        Stage::Port => Some(namespaces.ports.get(failure.index)?.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,551 @@
+//! The child's part: from a fresh process in new namespaces to a command behind all walls.
+//!
+//! Three processes share the parent's memory in turn, each suspending the one that made it:
+//!
+//! 1. the *builder* is born in new user, mount, network and IPC namespaces, builds the tree, restricts itself, and makes the
+//!    other two. It never enters the PID namespace that it makes, so that the others can be the parent's own children.
+//! 2. the *init* is the first process of the PID namespace. It shows the namespace in `/proc` and executes the program of
+//!    [`init_program`](super::super::init_program), confined at least as much as the command.
+//! 3. the *command* inherits what restricts the builder, makes its session, and executes its program.
+//!
+//! All of them run on stacks of their own: they allocate nothing, lock nothing, unwind nowhere, and call only what is safe
+//! in a signal handler. Whatever fails is left in [`Report`] for the parent.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use super::raw::{self, Errno, result};
+use super::shape::{At, Base, Identity, Landlock, Make, Namespaces, Proc, Shape, Source, Step, Target};
+use crate::backend::local::unix::platform::{close_all_from, errno};
+
+/// What the builder gets. Lives in memory that parent and child share.
+#[derive(Debug)]
+pub(super) struct SetUp<'a> {
+    pub(super) shape: &'a Shape,
+    /// For each source: the place, and its copy.
+    pub(super) places: &'a [(AtomicI32, AtomicI32)],
+    /// For each device, its copy.
+    pub(super) devices: &'a [AtomicI32],
+    /// The program of the init.
+    pub(super) init: &'a [u8],
+    /// The end of a pipe that the init reads from, above the numbers that it gets.
+    pub(super) orders: RawFd,
+    /// Where listening sockets go.
+    pub(super) listeners: RawFd,
+    /// The stack of the other two, one after the other.
+    pub(super) second_stack: *mut c_void,
+    /// The command; none if everything is only tried.
+    pub(super) command: Option<(extern "C" fn(*mut c_void) -> c_int, *mut c_void)>,
+    pub(super) report: &'a Report,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(in crate::backend::local::unix) struct Report {
+    /// A [`Stage`]; zero if all went well.
+    stage: AtomicI32,
+    index: AtomicI32,
+    errno: AtomicI32,
+    /// The builder came to its end.
+    pub(super) done: AtomicI32,
+    /// The numbers of the processes, as soon as they are born.
+    pub(super) init: AtomicI32,
+    pub(super) command: AtomicI32,
+    /// The mask of file modes that the command gets back.
+    umask: AtomicU32,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Stage {
+    Maps = 1,
+    Device,
+    Mounts,
+    Memory,
+    Make,
+    InitImage,
+    Source,
+    SourceChanged,
+    ReadOnly,
+    Root,
+    Dev,
+    Step,
+    StepChanged,
+    PidNamespace,
+    Init,
+    Proc,
+    Network,
+    Port,
+    Capabilities,
+    Landlock,
+    Filter,
+    Command,
+}
+
+const STAGES: [Stage; 22] = [
+    Stage::Maps,
+    Stage::Device,
+    Stage::Mounts,
+    Stage::Memory,
+    Stage::Make,
+    Stage::InitImage,
+    Stage::Source,
+    Stage::SourceChanged,
+    Stage::ReadOnly,
+    Stage::Root,
+    Stage::Dev,
+    Stage::Step,
+    Stage::StepChanged,
+    Stage::PidNamespace,
+    Stage::Init,
+    Stage::Proc,
+    Stage::Network,
+    Stage::Port,
+    Stage::Capabilities,
+    Stage::Landlock,
+    Stage::Filter,
+    Stage::Command,
+];
+
+/// A failure: where, at which element of its list, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) stage: Stage,
+    pub(super) index: usize,
+    pub(super) errno: Errno,
+}
+
+impl Report {
+    fn store(&self, failure: Failure) {
+        self.errno.store(failure.errno, Ordering::Relaxed);
+        self.index.store(i32::try_from(failure.index).unwrap_or(i32::MAX), Ordering::Relaxed);
+        self.stage.store(failure.stage as i32, Ordering::Relaxed);
+    }
+
+    /// The mask of file modes that the command gets back.
+    pub(in crate::backend::local::unix) fn umask(&self) -> &AtomicU32 {
+        &self.umask
+    }
+
+    /// What failed, if anything did.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let stage = self.stage.load(Ordering::Relaxed);
+        let stage = STAGES.into_iter().find(|known| *known as i32 == stage)?;
+        let index = usize::try_from(self.index.load(Ordering::Relaxed)).unwrap_or_default();
+        Some(Failure { stage, index, errno: self.errno.load(Ordering::Relaxed) })
+    }
+}
+
+/// Names the stage of an error.
+trait During<T> {
+    fn during(self, stage: Stage, index: usize) -> Result<T, Failure>;
+}
+
+impl<T> During<T> for Result<T, Errno> {
+    fn during(self, stage: Stage, index: usize) -> Result<T, Failure> {
+        self.map_err(|errno| Failure { stage, index, errno })
+    }
+}
+
+/// Makes a process that shares memory, and is born a sibling of the caller; its number is in `pid` before it runs.
+///
+/// # Safety
+///
+/// As for [`libc::clone`], which suspends the caller until the new process executes a program or ends.
+unsafe fn make_sibling(
+    main: extern "C" fn(*mut c_void) -> c_int,
+    stack: *mut c_void,
+    argument: *mut c_void,
+    pid: &AtomicI32,
+) -> Result<(), Errno> {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+    // SAFETY: see the caller; the kernel writes one number to `pid`.
+    result(unsafe { libc::clone(main, stack, flags, argument, pid.as_ptr()) }.into()).map(drop)
+}
+
+/// The builder.
+pub(super) extern "C" fn builder_main(set_up: *mut c_void) -> c_int {
+    // SAFETY: the parent passes a valid value and is suspended as long as we run.
+    let set_up = unsafe { &*set_up.cast::<SetUp<'_>>() };
+    // SAFETY: this is the child that the functions ask for.
+    let outcome = unsafe { build(set_up) };
+    match outcome {
+        Ok(()) => set_up.report.done.store(1, Ordering::Relaxed),
+        Err(failure) => set_up.report.store(failure),
+    }
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(0) }
+}
+
+/// # Safety
+///
+/// Only in a child that shares memory with its suspended parent.
+unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
+    let report = set_up.report;
+    // SAFETY: see the caller.
+    unsafe {
+        report.umask.store(libc::umask(0) as u32, Ordering::Relaxed);
+        let root = match set_up.shape.namespaces() {
+            Some(namespaces) => build_namespaces(set_up, namespaces)?,
+            None => result(libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC).into()).during(Stage::Root, 0)?,
+        };
+        raw::bound_capabilities().during(Stage::Capabilities, 0)?;
+        raw::drop_capabilities().during(Stage::Capabilities, 1)?;
+        if let Some(landlock) = &set_up.shape.landlock {
+            restrict(set_up, landlock, root).during(Stage::Landlock, 0)?;
+        }
+        raw::install_filter(&set_up.shape.filter).during(Stage::Filter, 0)?;
+        if let Some((main, argument)) = set_up.command {
+            make_sibling(main, set_up.second_stack, argument, &report.command).during(Stage::Command, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds what is in the namespaces; returns the new root.
+///
+/// # Safety
+///
+/// Only in a child that was born in them.
+unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Result<RawFd, Failure> {
+    let base = namespaces.base;
+    // SAFETY: see the caller.
+    unsafe {
+        if let Some((user, group)) = &namespaces.maps {
+            write_map(c"/proc/self/setgroups", c"deny").during(Stage::Maps, 0)?;
+            write_map(c"/proc/self/uid_map", user).during(Stage::Maps, 1)?;
+            write_map(c"/proc/self/gid_map", group).during(Stage::Maps, 2)?;
+        }
+        // Before the file systems of the host are told to have no devices.
+        for (index, ((path, _), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
+            copy.store(raw::clone_tree(libc::AT_FDCWD, path, false).during(Stage::Device, index)?, Ordering::Relaxed);
+        }
+        let old_root = open_directory(c"/").during(Stage::Mounts, 0)?;
+        // Private: what the host mounts from now on would not be subject to anything that follows.
+        raw::set_mount_attributes(old_root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
+        let flags = libc::MS_NOSUID | libc::MS_NODEV;
+        raw::mount_new(c"tmpfs", c"/dev", libc::MS_NOSUID, c"mode=0755").during(Stage::Memory, 0)?;
+        let memory = open_directory(c"/dev").during(Stage::Memory, 1)?;
+        for (index, make) in namespaces.makes.iter().enumerate() {
+            make_in(memory, make).during(Stage::Make, index)?;
+        }
+        let init = write_init(memory, set_up.init).during(Stage::InitImage, 0)?;
+        for (index, ((_, at), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
+            raw::attach_tree(copy.load(Ordering::Relaxed), memory, at).during(Stage::Device, index)?;
+        }
+
+        // Copied while they are as the host has them.
+        copy_sources(set_up, namespaces, old_root, |source| source.writable || base == Base::Writable)?;
+        let read_only = if base == Base::Writable { memory } else { old_root };
+        raw::set_mount_attributes(read_only, raw::RDONLY, false).during(Stage::ReadOnly, 0)?;
+        // Copied with what has just been set.
+        copy_sources(set_up, namespaces, old_root, |source| !source.writable && base != Base::Writable)?;
+
+        let root = if base == Base::Empty {
+            let tree = raw::clone_tree(memory, c"root", false).during(Stage::Root, 1)?;
+            raw::attach_tree(tree, memory, c"root").during(Stage::Root, 2)?;
+            raw::open_place(memory, c"root").during(Stage::Root, 3)?
+        } else {
+            old_root
+        };
+        let devices = raw::clone_tree(memory, c"dev", true).during(Stage::Dev, 0)?;
+        raw::attach_tree(devices, root, c"dev").during(Stage::Dev, 1)?;
+        let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
+        let options = c"newinstance,ptmxmode=0666,mode=0620";
+        raw::mount_new(c"devpts", base.pts_path(), no_programs, options).during(Stage::Dev, 2)?;
+        raw::mount_new(c"tmpfs", base.shm_path(), flags, c"mode=1777").during(Stage::Dev, 3)?;
+
+        for (index, step) in namespaces.steps.iter().enumerate() {
+            take_step(set_up, step, root, memory, index)?;
+        }
+        if matches!(namespaces.proc, Proc::Masked) {
+            let mask = raw::clone_tree(memory, c"proc", false).during(Stage::Proc, 0)?;
+            raw::attach_tree(mask, root, c"proc").during(Stage::Proc, 1)?;
+        }
+        if namespaces.loopback {
+            raise_loopback().during(Stage::Network, 0)?;
+        }
+        for (index, port) in namespaces.ports.iter().enumerate() {
+            listen(*port, set_up.listeners).during(Stage::Port, index)?;
+        }
+
+        result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
+        let first = First { set_up, namespaces, program: init };
+        let argument = ptr::from_ref(&first).cast_mut().cast();
+        make_sibling(first_main, set_up.second_stack, argument, &set_up.report.init).during(Stage::Init, 0)?;
+        if let Some(failure) = set_up.report.failure() {
+            return Err(failure);
+        }
+
+        if base == Base::Empty {
+            // The old root comes to lie over the new one, and is taken away with all that is mounted on it.
+            result(libc::fchdir(root).into()).during(Stage::Root, 4)?;
+            let here = c".".as_ptr();
+            result(libc::syscall(libc::SYS_pivot_root, here, here)).during(Stage::Root, 5)?;
+            result(libc::umount2(here, libc::MNT_DETACH).into()).during(Stage::Root, 6)?;
+            result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Root, 7)?;
+        }
+        Ok(root)
+    }
+}
+
+unsafe fn open_directory(path: &CStr) -> Result<RawFd, Errno> {
+    // SAFETY: the path is a terminated string.
+    result(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) }.into())
+}
+
+unsafe fn write_map(path: &CStr, text: &CStr) -> Result<(), Errno> {
+    // SAFETY: terminated strings, and a descriptor of our own.
+    unsafe {
+        let file = result(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC).into())?;
+        let written = result(libc::write(file, text.as_ptr().cast(), text.count_bytes()) as _);
+        libc::close(file);
+        written.map(drop)
+    }
+}
+
+unsafe fn make_in(memory: RawFd, make: &Make) -> Result<(), Errno> {
+    // SAFETY: terminated strings.
+    let made = unsafe {
+        match make {
+            Make::Directory(path, mode) => libc::mkdirat(memory, path.as_ptr(), *mode),
+            Make::File(path, mode) => libc::mknodat(memory, path.as_ptr(), libc::S_IFREG | *mode, 0),
+            Make::Link { at, to } => libc::symlinkat(to.as_ptr(), memory, at.as_ptr()),
+        }
+    };
+    result(made.into()).map(drop)
+}
+
+/// Puts the program of the init where only the builder can reach it; returns what executes it. Nobody may read it, so that
+/// nobody may look into who runs it either.
+unsafe fn write_init(memory: RawFd, image: &[u8]) -> Result<RawFd, Errno> {
+    const NAME: *const c_char = c"init".as_ptr();
+    // SAFETY: constant strings, the image, and descriptors of our own.
+    unsafe {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        let file = result(libc::openat(memory, NAME, flags, 0o100).into())?;
+        let mut rest = image;
+        let mut outcome = Ok(0);
+        while !rest.is_empty() && outcome.is_ok() {
+            outcome = result(libc::write(file, rest.as_ptr().cast(), rest.len()) as _);
+            let written = outcome.map_or(rest.len(), |written| written.unsigned_abs() as usize);
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        libc::close(file);
+        outcome?;
+        let program = result(libc::openat(memory, NAME, libc::O_PATH | libc::O_CLOEXEC).into())?;
+        // Out of the way of the numbers that the init gets.
+        result(libc::fcntl(program, libc::F_DUPFD_CLOEXEC, PROGRAM + 1).into())
+    }
+}
+
+/// Opens, checks and copies the sources that are `wanted`.
+unsafe fn copy_sources(
+    set_up: &SetUp<'_>,
+    namespaces: &Namespaces,
+    root: RawFd,
+    wanted: impl Fn(&Source) -> bool,
+) -> Result<(), Failure> {
+    let sources = namespaces.sources.iter().zip(set_up.places).enumerate();
+    for (index, (source, (place, copy))) in sources.filter(|(_, (source, _))| wanted(source)) {
+        let fd = raw::open_place(root, &source.path).during(Stage::Source, index)?;
+        place.store(fd, Ordering::Relaxed);
+        expect(fd, Some(source.identity), Stage::SourceChanged, index)?;
+        // SAFETY: see the caller.
+        unsafe {
+            let tree = raw::clone_tree(fd, c"", true).during(Stage::Source, index)?;
+            copy.store(tree, Ordering::Relaxed);
+            if namespaces.base == Base::Writable && !source.writable {
+                raw::set_mount_attributes(tree, raw::RDONLY, false).during(Stage::Source, index)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a place is what the plan was made for.
+fn expect(place: RawFd, expected: Option<Identity>, stage: Stage, index: usize) -> Result<(), Failure> {
+    match expected {
+        Some(expected) if raw::identity(place).during(stage, index)? != expected => {
+            Err(Failure { stage, index, errno: libc::ESTALE })
+        }
+        _ => Ok(()),
+    }
+}
+
+unsafe fn take_step(set_up: &SetUp<'_>, step: &Step, root: RawFd, memory: RawFd, index: usize) -> Result<(), Failure> {
+    // SAFETY: see the caller.
+    unsafe {
+        let (tree, target) = match step {
+            Step::Attach { source, target } => {
+                let Some((place, copy)) = set_up.places.get(*source) else {
+                    return Err(Failure { stage: Stage::Step, index, errno: libc::EINVAL });
+                };
+                let tree = copy.load(Ordering::Relaxed);
+                let Target::Path(path, identity) = target else {
+                    return raw::attach_tree(tree, place.load(Ordering::Relaxed), c"").during(Stage::Step, index);
+                };
+                (tree, (path, identity))
+            }
+            Step::Mask { with, target } => {
+                let Target::Path(path, identity) = target else {
+                    return Err(Failure { stage: Stage::Step, index, errno: libc::EINVAL });
+                };
+                (raw::clone_tree(memory, with, false).during(Stage::Step, index)?, (path, identity))
+            }
+        };
+        let (path, identity) = target;
+        let place = raw::open_place(root, path).during(Stage::Step, index)?;
+        expect(place, *identity, Stage::StepChanged, index)?;
+        raw::attach_tree(tree, place, c"").during(Stage::Step, index)?;
+        // There can be thousands.
+        libc::close(place);
+        libc::close(tree);
+        Ok(())
+    }
+}
+
+unsafe fn raise_loopback() -> Result<(), Errno> {
+    // SAFETY: a structure of the kernel's, which it reads, and a descriptor of our own.
+    unsafe {
+        let socket = result(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+        let raised = result(libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw const request).into());
+        libc::close(socket);
+        raised.map(drop)
+    }
+}
+
+/// Listens on a port of the new loopback interface, and passes the socket to the parent.
+unsafe fn listen(port: u16, to: RawFd) -> Result<(), Errno> {
+    // SAFETY: structures of the kernel's, which it reads, and a descriptor of our own.
+    unsafe {
+        let socket = result(libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as _;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let bytes = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        result(libc::bind(socket, (&raw const address).cast(), bytes).into())?;
+        result(libc::listen(socket, 128).into())?;
+
+        let mut byte = [0_u8; 1];
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let mut control = [0_u64; 4];
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(socket);
+        result(libc::sendmsg(to, &raw const message, libc::MSG_NOSIGNAL) as _)?;
+        libc::close(socket);
+        Ok(())
+    }
+}
+
+/// Puts the ruleset in force.
+unsafe fn restrict(set_up: &SetUp<'_>, landlock: &Landlock, root: RawFd) -> Result<(), Errno> {
+    // SAFETY: see the caller, and descriptors of our own.
+    unsafe {
+        let ruleset = raw::create_ruleset(&landlock.handled, landlock.bytes)?;
+        for rule in &landlock.rules {
+            match &rule.at {
+                At::Source(index) => {
+                    let (place, _) = set_up.places.get(*index).ok_or(libc::EINVAL)?;
+                    raw::allow_beneath(ruleset, rule.access, place.load(Ordering::Relaxed))?;
+                }
+                At::Path(path) => {
+                    let place = raw::open_place(root, path)?;
+                    raw::allow_beneath(ruleset, rule.access, place)?;
+                    libc::close(place);
+                }
+            }
+        }
+        raw::restrict_self(ruleset)
+    }
+}
+
+/// What the init gets.
+struct First<'a> {
+    set_up: &'a SetUp<'a>,
+    namespaces: &'a Namespaces,
+    program: RawFd,
+}
+
+/// Where the init reads its orders, and where its program is until it runs.
+const ORDERS: RawFd = 3;
+const PROGRAM: RawFd = 4;
+
+extern "C" fn first_main(first: *mut c_void) -> c_int {
+    // SAFETY: the builder passes a valid value and is suspended as long as we run.
+    let first = unsafe { &*first.cast::<First<'_>>() };
+    // SAFETY: this is the child that the function asks for.
+    let Err(failure) = unsafe { become_first(first) };
+    first.set_up.report.store(failure);
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns only if something failed. All signals stay blocked: the program handles none.
+///
+/// # Safety
+///
+/// Only in a child that shares memory with its suspended parent, and is the first of its PID namespace.
+unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Failure> {
+    const NAME: &CStr = c"longarm-init";
+    let shape = first.set_up.shape;
+    // SAFETY: see the caller.
+    unsafe {
+        if let Proc::Fresh { read_only } = &first.namespaces.proc {
+            let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+            raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags, c"").during(Stage::Proc, 0)?;
+            for path in read_only {
+                let tree = raw::clone_tree(libc::AT_FDCWD, path, false).during(Stage::Proc, 1)?;
+                raw::set_mount_attributes(tree, raw::RDONLY, false).during(Stage::Proc, 2)?;
+                raw::attach_tree(tree, libc::AT_FDCWD, path).during(Stage::Proc, 3)?;
+                libc::close(tree);
+            }
+        }
+        // The kernel reaps what nobody asks for. This survives the execution.
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        result(libc::setsid().into()).during(Stage::Init, 1)?;
+        result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Init, 2)?;
+        raw::drop_capabilities().during(Stage::Capabilities, 2)?;
+        if let Some(landlock) = &shape.landlock {
+            // Its own one, with no rights at all but to become what it has to be: so nobody behind another one may look
+            // into it, or change it. It has to be able to signal them.
+            let handled = raw::RulesetAttributes { scopes: 0, ..landlock.handled };
+            let ruleset = raw::create_ruleset(&handled, landlock.bytes).during(Stage::Landlock, 1)?;
+            if handled.files != 0 {
+                raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
+            }
+            raw::restrict_self(ruleset).during(Stage::Landlock, 1)?;
+        } else {
+            // Nothing else keeps the command from putting its own words into the mouth of this one.
+            raw::install_filter(&shape.filter).during(Stage::Filter, 1)?;
+        }
+        result(libc::dup2(first.set_up.orders, ORDERS).into()).during(Stage::Init, 3)?;
+        result(libc::dup3(first.program, PROGRAM, libc::O_CLOEXEC).into()).during(Stage::Init, 4)?;
+        close_all_from(PROGRAM + 1);
+        for fd in 0..ORDERS {
+            libc::close(fd);
+        }
+        // The second argument has it end with whoever gives it orders.
+        let argv: [*const c_char; 3] = [NAME.as_ptr(), c"-".as_ptr(), ptr::null()];
+        let envp: [*const c_char; 1] = [ptr::null()];
+        libc::syscall(libc::SYS_execveat, PROGRAM, c"".as_ptr(), argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
+        Err(Failure { stage: Stage::Init, index: 5, errno: errno() })
+    }
+}

@@ -1,0 +1,334 @@
+//! Which system calls a sandboxed process may make, as a program for the kernel's filter.
+//!
+//! The program looks for the number of the call in a tree, whose leaves are short lists of rules: `if the call is not this
+//! one, skip the block`, where a block ends in a verdict. A tree since the kernel runs the program for every number there is
+//! when it is put in force. Calls of another kind of processor than ours end the process: they have other numbers.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+
+use libc::sock_filter as Instruction;
+
+/// What a process may do with sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Sockets {
+    /// As the host.
+    Open,
+    /// Connected pairs only, and Unix sockets that reach nobody.
+    Pairs,
+    /// Internet sockets, in a network namespace of its own, and connected pairs.
+    Loopback,
+    /// As before, and Unix sockets.
+    LoopbackAndUnix,
+}
+
+/// What the filter is to refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FilterPlan {
+    pub(super) sockets: Sockets,
+    /// No file may change its mode, owner, times or attributes, since no mount stands in the way of it.
+    pub(super) refuse_metadata: bool,
+}
+
+/// Whether there is a filter for this kind of processor.
+pub(super) const SUPPORTED: bool = ARCHITECTURE != 0;
+
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+#[cfg(not(any(
+    all(target_arch = "x86_64", target_pointer_width = "64"),
+    all(target_arch = "aarch64", target_endian = "little")
+)))]
+const ARCHITECTURE: u32 = 0;
+
+const ALLOW: u32 = 0x7fff_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const REFUSE: u32 = 0x0005_0000;
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP: u16 = 0x05;
+const AND: u16 = 0x54;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+/// Where the kernel puts the number of the call, and the kind of processor.
+const NUMBER: u32 = 0;
+const KIND: u32 = 4;
+/// The lower half of an argument. The upper one is ignored on purpose where the kernel itself ignores it.
+const fn argument(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+fn statement(code: u16, k: u32) -> Instruction {
+    Instruction { code, jt: 0, jf: 0, k }
+}
+
+fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+fn refuse(errno: c_int) -> Instruction {
+    statement(RETURN, REFUSE | errno.unsigned_abs())
+}
+
+/// The program.
+pub(super) fn program(plan: FilterPlan) -> Vec<Instruction> {
+    let mut rules = Rules::default();
+    rules.refuse_all(REFUSED);
+    #[cfg(target_arch = "x86_64")]
+    rules.refuse_all(REFUSED_X86);
+    // The C library then makes threads by the older call, which can be looked into.
+    rules.on(libc::SYS_clone3, vec![refuse(libc::ENOSYS)]);
+    rules.on_bits(libc::SYS_clone, 0, NEW_NAMESPACES);
+    rules.on_bits(libc::SYS_unshare, 0, NEW_NAMESPACES | NEW_TIME);
+    rules.ioctl(plan.refuse_metadata);
+    if plan.refuse_metadata {
+        rules.refuse_all(METADATA);
+        #[cfg(target_arch = "x86_64")]
+        rules.refuse_all(METADATA_X86);
+    }
+    rules.sockets(plan.sockets);
+
+    let mut program = vec![
+        statement(LOAD_WORD, KIND),
+        jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0),
+        statement(RETURN, KILL_PROCESS),
+        statement(LOAD_WORD, NUMBER),
+    ];
+    if cfg!(target_arch = "x86_64") {
+        // The same kind of processor with pointers of 32 bits: other numbers for the same calls.
+        program.push(jump(JUMP_IF_AT_LEAST, 0x4000_0000, 0, 1));
+        program.push(statement(RETURN, KILL_PROCESS));
+    }
+    program.extend(tree(&rules.0.into_iter().collect::<Vec<_>>()));
+    program
+}
+
+/// Finds the block of a call among these, which are in the order of their numbers.
+fn tree(rules: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
+    let mut program = Vec::new();
+    if rules.len() > LEAF {
+        let (lower, upper) = rules.split_at(rules.len() / 2);
+        let (lower, from) = (tree(lower), upper[0].0);
+        program.push(jump(JUMP_IF_AT_LEAST, from, 0, 1));
+        program.push(statement(JUMP, lower.len() as u32));
+        program.extend(lower);
+        program.extend(tree(upper));
+        return program;
+    }
+    for (call, block) in rules {
+        // Blocks are shorter than what a jump reaches.
+        program.push(jump(JUMP_IF_EQUAL, *call, 0, block.len() as u8));
+        program.extend_from_slice(block);
+    }
+    program.push(statement(RETURN, ALLOW));
+    program
+}
+
+/// Rules that are looked at one after the other.
+const LEAF: usize = 3;
+
+/// The block of each call that is not simply allowed. Each ends in a verdict.
+#[derive(Default)]
+struct Rules(BTreeMap<u32, Vec<Instruction>>);
+
+impl Rules {
+    fn on(&mut self, call: libc::c_long, block: Vec<Instruction>) {
+        self.0.insert(call as u32, block);
+    }
+
+    fn refuse_all(&mut self, calls: &[libc::c_long]) {
+        for call in calls {
+            self.on(*call, vec![refuse(libc::EPERM)]);
+        }
+    }
+
+    /// Refuses a call if an argument has one of these bits.
+    fn on_bits(&mut self, call: libc::c_long, index: u32, bits: u32) {
+        let block = vec![
+            statement(LOAD_WORD, argument(index)),
+            jump(JUMP_IF_ANY_BIT, bits, 0, 1),
+            refuse(libc::EPERM),
+            statement(RETURN, ALLOW),
+        ];
+        self.on(call, block);
+    }
+
+    fn ioctl(&mut self, refuse_metadata: bool) {
+        let mut block = vec![statement(LOAD_WORD, argument(1))];
+        let attributes: &[u32] = if refuse_metadata { SET_ATTRIBUTES } else { &[] };
+        for request in TERMINAL_INPUT.iter().chain(attributes) {
+            block.push(jump(JUMP_IF_EQUAL, *request, 0, 1));
+            block.push(refuse(libc::EPERM));
+        }
+        block.push(statement(RETURN, ALLOW));
+        self.on(libc::SYS_ioctl, block);
+    }
+
+    fn sockets(&mut self, sockets: Sockets) {
+        match sockets {
+            Sockets::Open => {
+                let block = vec![
+                    statement(LOAD_WORD, argument(0)),
+                    jump(JUMP_IF_EQUAL, libc::AF_VSOCK as u32, 0, 1),
+                    refuse(libc::EPERM),
+                    statement(RETURN, ALLOW),
+                ];
+                self.on(libc::SYS_socket, block);
+            }
+            Sockets::Pairs => {
+                self.on(libc::SYS_socket, unix_without_addresses());
+                self.on(libc::SYS_socketpair, unix_without_addresses());
+                self.refuse_all(&[
+                    libc::SYS_connect,
+                    libc::SYS_bind,
+                    libc::SYS_listen,
+                    libc::SYS_accept,
+                    libc::SYS_accept4,
+                ]);
+            }
+            Sockets::Loopback => {
+                self.on(libc::SYS_socket, internet(false));
+                self.on(libc::SYS_socketpair, unix_without_addresses());
+            }
+            Sockets::LoopbackAndUnix => self.on(libc::SYS_socket, internet(true)),
+        }
+    }
+}
+
+/// Unix sockets of the kinds that never name their receiver in a message: a filter cannot look into messages.
+fn unix_without_addresses() -> Vec<Instruction> {
+    vec![
+        statement(LOAD_WORD, argument(0)),
+        jump(JUMP_IF_EQUAL, libc::AF_UNIX as u32, 0, 5),
+        statement(LOAD_WORD, argument(1)),
+        statement(AND, SOCKET_KIND),
+        jump(JUMP_IF_EQUAL, libc::SOCK_STREAM as u32, 1, 0),
+        jump(JUMP_IF_EQUAL, libc::SOCK_SEQPACKET as u32, 0, 1),
+        statement(RETURN, ALLOW),
+        refuse(libc::EPERM),
+    ]
+}
+
+/// Streams and datagrams of the two internet families, and any Unix socket if those are allowed.
+fn internet(unix: bool) -> Vec<Instruction> {
+    let mut block = vec![statement(LOAD_WORD, argument(0))];
+    if unix {
+        block.push(jump(JUMP_IF_EQUAL, libc::AF_UNIX as u32, 0, 1));
+        block.push(statement(RETURN, ALLOW));
+    }
+    block.extend_from_slice(&[
+        jump(JUMP_IF_EQUAL, libc::AF_INET as u32, 1, 0),
+        jump(JUMP_IF_EQUAL, libc::AF_INET6 as u32, 0, 5),
+        statement(LOAD_WORD, argument(1)),
+        statement(AND, SOCKET_KIND),
+        jump(JUMP_IF_EQUAL, libc::SOCK_STREAM as u32, 1, 0),
+        jump(JUMP_IF_EQUAL, libc::SOCK_DGRAM as u32, 0, 1),
+        statement(RETURN, ALLOW),
+        refuse(libc::EPERM),
+    ]);
+    block
+}
+
+/// The kind of a socket without the flags beside it.
+const SOCKET_KIND: u32 = 0xf;
+const NEW_TIME: u32 = 0x80;
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+/// `TIOCSTI` and `TIOCLINUX`: they put words into the mouth of whoever types.
+const TERMINAL_INPUT: &[u32] = &[0x5412, 0x541c];
+/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`.
+const SET_ATTRIBUTES: &[u32] = &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602];
+
+/// Numbers that are the same for every kind of processor, and newer than the C library's list.
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+const OPEN_TREE_ATTR: libc::c_long = 467;
+const FILE_SETATTR: libc::c_long = 469;
+const FCHMODAT2: libc::c_long = 452;
+
+const REFUSED: &[libc::c_long] = &[
+    // Other processes' memory, descriptors and secrets.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // Parts of the kernel that the filter cannot see into, or that much can be done with.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_open_by_handle_at,
+    // Mounts and namespaces.
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // The machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+];
+
+#[cfg(target_arch = "x86_64")]
+const REFUSED_X86: &[libc::c_long] = &[libc::SYS_iopl, libc::SYS_ioperm];
+
+const METADATA: &[libc::c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+];
+
+#[cfg(target_arch = "x86_64")]
+const METADATA_X86: &[libc::c_long] =
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,426 @@
+//! From a bound intent to the shape of its sandbox.
+//!
+//! Two functions make the two walls from the same intent, independently: [`mounts`] and [`rules`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::filter::{self, FilterPlan, Sockets};
+use super::landlock::{Rights, Taken};
+use super::probe::{Kernel, Mode};
+use super::shape::{At, Base, Kind, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
+use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError};
+
+/// What is decided besides the intent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings<'a> {
+    pub(super) private_loopback: bool,
+    pub(super) managed: Option<&'a ManagedNetworkFacts>,
+    /// Walls that tests leave out.
+    pub(super) without: Walls,
+}
+
+/// Walls that are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::backend::local) struct Walls {
+    pub(in crate::backend::local) mounts: bool,
+    pub(in crate::backend::local) landlock: bool,
+    pub(in crate::backend::local) network: bool,
+    pub(in crate::backend::local) sockets: bool,
+}
+
+/// What a process may do with the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Network {
+    pub(super) private: bool,
+    pub(super) loopback: bool,
+    pub(super) sockets: Sockets,
+}
+
+impl Network {
+    pub(super) fn of(bound: &Bound, settings: &Settings<'_>) -> Self {
+        if let Some(managed) = settings.managed {
+            let unix = managed.dangerously_allow_all_unix_sockets;
+            let sockets = if unix { Sockets::LoopbackAndUnix } else { Sockets::Loopback };
+            return Self { private: true, loopback: true, sockets };
+        }
+        match bound.network {
+            NetworkPolicy::Enabled => Self { private: false, loopback: false, sockets: Sockets::Open },
+            NetworkPolicy::Restricted if settings.private_loopback => {
+                Self { private: true, loopback: true, sockets: Sockets::Loopback }
+            }
+            NetworkPolicy::Restricted => Self { private: true, loopback: false, sockets: Sockets::Pairs },
+        }
+    }
+}
+
+/// The shape of the sandbox for `bound` on this kernel.
+pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> Result<Shape, SandboxError> {
+    let network = Network::of(bound, settings);
+    let namespaces = match kernel.mode {
+        Mode::Bare => None,
+        Mode::User | Mode::Mount => Some(mounts(bound, settings, network, kernel)?),
+    };
+    let landlock = match kernel.landlock {
+        Some(version) if !settings.without.landlock => {
+            rules(bound, network, Rights::new(version), namespaces.as_ref(), kernel)?
+        }
+        _ => None,
+    };
+    let sockets = if settings.without.sockets { Sockets::Open } else { network.sockets };
+    let refuse_metadata = namespaces.is_none();
+    let filter = filter::program(FilterPlan { sockets, refuse_metadata });
+    let kind = namespaces.map_or(Kind::Bare, |namespaces| Kind::Namespaces(Box::new(namespaces)));
+    Ok(Shape { kind, filter, landlock })
+}
+
+/// The first wall: what is mounted where.
+fn mounts(
+    bound: &Bound,
+    settings: &Settings<'_>,
+    network: Network,
+    kernel: &Kernel,
+) -> Result<Namespaces, SandboxError> {
+    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+    let mut maps = None;
+    if kernel.mode == Mode::User {
+        flags |= libc::CLONE_NEWUSER;
+        maps = Some(kernel.maps());
+    }
+    if network.private && kernel.network && !settings.without.network {
+        flags |= libc::CLONE_NEWNET;
+    }
+    let base = match bound.root {
+        _ if settings.without.mounts => Base::Writable,
+        Some(Access::Write) => Base::Writable,
+        Some(Access::Read) => Base::ReadOnly,
+        Some(Access::Deny) | None => Base::Empty,
+    };
+    let mut tree = Tree::new(base, kernel);
+    if !settings.without.mounts {
+        if base == Base::Empty {
+            tree.add_root(bound)?;
+        }
+        for change in bound.changes() {
+            tree.add(bound, change)?;
+        }
+    }
+    Ok(Namespaces {
+        flags,
+        maps,
+        base,
+        sources: tree.sources,
+        makes: tree.makes,
+        steps: tree.steps,
+        devices: kernel.devices.clone(),
+        proc: if kernel.fresh_proc {
+            let prefix = if base == Base::Empty { "/dev/root" } else { "" };
+            // Whoever is not the system's root has no right to write there.
+            let names = if kernel.is_root { kernel.proc_names.as_slice() } else { &[] };
+            let read_only = names.iter().map(|name| c_string(format!("{prefix}/proc/{name}").as_ref()));
+            Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()? }
+        } else {
+            Proc::Masked
+        },
+        loopback: network.loopback,
+        ports: settings.managed.map(|managed| unique(&managed.loopback_ports)).unwrap_or_default(),
+    })
+}
+
+/// Each port once, in order.
+pub(super) fn unique(ports: &[u16]) -> Vec<u16> {
+    ports.iter().copied().filter(|port| *port != 0).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The tree while it is planned.
+struct Tree {
+    base: Base,
+    sources: Vec<Source>,
+    makes: Vec<Make>,
+    steps: Vec<Step>,
+    /// What was made in the memory file system, by its path there.
+    made: BTreeSet<PathBuf>,
+    /// Where something is put, and whether that is a mask: by the path there.
+    put: BTreeMap<PathBuf, Put>,
+}
+
+/// What is put over a place.
+#[derive(Clone, Debug)]
+enum Put {
+    Source,
+    /// The path of the mask in the memory file system.
+    Mask(PathBuf),
+}
+
+const CLOSED_DIRECTORY: &str = "closed";
+const CLOSED_FILE: &str = "closed-file";
+
+impl Tree {
+    fn new(base: Base, kernel: &Kernel) -> Self {
+        let mut tree =
+            Self { base, sources: vec![], makes: vec![], steps: vec![], made: BTreeSet::new(), put: BTreeMap::new() };
+        for path in ["dev", "dev/pts", "dev/shm"] {
+            tree.make_directory(Path::new(path), 0o755);
+        }
+        for (_, at) in &kernel.devices {
+            tree.makes.push(Make::File(at.clone(), 0o666));
+        }
+        for (at, to) in [
+            (c"dev/ptmx", c"pts/ptmx"),
+            (c"dev/fd", c"/proc/self/fd"),
+            (c"dev/stdin", c"/proc/self/fd/0"),
+            (c"dev/stdout", c"/proc/self/fd/1"),
+            (c"dev/stderr", c"/proc/self/fd/2"),
+        ] {
+            tree.makes.push(Make::Link { at: at.into(), to: to.into() });
+        }
+        tree.make_directory(Path::new(CLOSED_DIRECTORY), 0);
+        tree.make_file(Path::new(CLOSED_FILE), 0);
+        tree.make_directory(Path::new("proc"), 0o555);
+        tree
+    }
+
+    /// What leads to the places that are attached, where nothing is there by itself.
+    fn add_root(&mut self, bound: &Bound) -> Result<(), SandboxError> {
+        for path in ["root", "root/dev", "root/proc"] {
+            self.make_directory(Path::new(path), 0o755);
+        }
+        for alias in &bound.aliases {
+            // Within something visible the link itself is seen.
+            let Some(parent) = alias.link.parent().filter(|parent| bound.access(parent).is_none()) else { continue };
+            if is_own(&alias.link) || bound.entry(&alias.link).is_some() {
+                continue;
+            }
+            let parent = in_memory(Path::new("root"), parent);
+            self.make_path(&parent, 0o755);
+            let at = in_memory(Path::new("root"), &alias.link);
+            if self.made.insert(at.clone()) {
+                self.makes.push(Make::Link { at: c_string(at.as_os_str())?, to: c_string(alias.target.as_os_str())? });
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, bound: &Bound, change: Change<'_>) -> Result<(), SandboxError> {
+        let entry = change.entry;
+        if is_own(&entry.path) {
+            // It is not the host's, and the same for every process.
+            return match entry.access {
+                Access::Deny => Err(SandboxError::preparation(format!(
+                    "{} cannot be denied to a process: it is made anew for each one",
+                    entry.path.display()
+                ))),
+                _ => Ok(()),
+            };
+        }
+        let Some(found) = look(&entry.path)? else { return Ok(()) };
+        if change.above == Some(Access::Write) && entry.origin != Origin::Glob {
+            self.pin(&entry.path)?;
+        }
+        match entry.access {
+            Access::Deny => self.mask(bound, &entry.path, found),
+            access => self.attach(&entry.path, found, access == Access::Write),
+        }
+    }
+
+    /// Puts the directories between a writable place and one within that is not over themselves: one that something is
+    /// mounted on cannot be renamed, so that the place below stays where the intent names it.
+    fn pin(&mut self, path: &Path) -> Result<(), SandboxError> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        let mut between: Vec<&Path> = parent
+            .ancestors()
+            .take_while(|above| !self.put.contains_key(*above))
+            .filter(|above| above.parent().is_some())
+            .collect();
+        between.reverse();
+        for directory in between {
+            if let Some(found) = look(directory)? {
+                self.attach(directory, found, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, path: &Path, found: Found, writable: bool) -> Result<(), SandboxError> {
+        let source = self.sources.len();
+        self.sources.push(Source { path: relative(path)?, identity: found.identity, writable });
+        let target = match self.above(path) {
+            // Nothing lies over it yet.
+            None if self.base != Base::Empty => Target::Source,
+            None => self.made_target("root", path, found)?,
+            Some((above, Put::Mask(mask))) => {
+                let below = path.strip_prefix(&above).unwrap_or(path);
+                let at = mask.join(below);
+                self.make_way(&at, found, 0o111);
+                Target::Path(relative(path)?, None)
+            }
+            Some((_, Put::Source)) => Target::Path(relative(path)?, Some(found.identity)),
+        };
+        self.steps.push(Step::Attach { source, target });
+        self.put.insert(path.to_path_buf(), Put::Source);
+        Ok(())
+    }
+
+    fn mask(&mut self, bound: &Bound, path: &Path, found: Found) -> Result<(), SandboxError> {
+        if self.base == Base::Empty && self.above(path).is_none() {
+            // What is not attached is not there.
+            return Ok(());
+        }
+        let with = if !found.directory {
+            PathBuf::from(CLOSED_FILE)
+        } else if bound.opens_below(path) {
+            let own = PathBuf::from(format!("closed-{}", self.put.len()));
+            // It can be passed through, and not be listed.
+            self.make_directory(&own, 0o111);
+            own
+        } else {
+            PathBuf::from(CLOSED_DIRECTORY)
+        };
+        let target = match self.above(path) {
+            // It is gone behind another mask.
+            Some((_, Put::Mask(_))) => return Ok(()),
+            _ => Target::Path(relative(path)?, Some(found.identity)),
+        };
+        self.steps.push(Step::Mask { with: c_string(with.as_os_str())?, target });
+        self.put.insert(path.to_path_buf(), Put::Mask(with));
+        Ok(())
+    }
+
+    /// The nearest place at or above `path` that something is put over.
+    fn above(&self, path: &Path) -> Option<(PathBuf, Put)> {
+        path.ancestors().skip(1).find_map(|above| Some((above.to_path_buf(), self.put.get(above)?.clone())))
+    }
+
+    fn made_target(&mut self, root: &str, path: &Path, found: Found) -> Result<Target, SandboxError> {
+        let at = in_memory(Path::new(root), path);
+        self.make_way(&at, found, 0o755);
+        Ok(Target::Path(relative(path)?, None))
+    }
+
+    /// Makes something to put a place over, and the directories that lead there.
+    fn make_way(&mut self, at: &Path, found: Found, mode: libc::mode_t) {
+        if let Some(parent) = at.parent() {
+            self.make_path(parent, mode);
+        }
+        if found.directory { self.make_directory(at, mode) } else { self.make_file(at, 0) }
+    }
+
+    fn make_path(&mut self, path: &Path, mode: libc::mode_t) {
+        let mut way: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+        way.reverse();
+        for part in way {
+            self.make_directory(part, mode);
+        }
+    }
+
+    fn make_directory(&mut self, at: &Path, mode: libc::mode_t) {
+        if self.made.insert(at.to_path_buf())
+            && let Ok(path) = CString::new(at.as_os_str().as_bytes())
+        {
+            self.makes.push(Make::Directory(path, mode));
+        }
+    }
+
+    fn make_file(&mut self, at: &Path, mode: libc::mode_t) {
+        if self.made.insert(at.to_path_buf())
+            && let Ok(path) = CString::new(at.as_os_str().as_bytes())
+        {
+            self.makes.push(Make::File(path, mode));
+        }
+    }
+}
+
+/// The second wall: what Landlock allows. Only the coarse shape: rights that a rule gives cannot be taken back below.
+fn rules(
+    bound: &Bound,
+    network: Network,
+    rights: Rights,
+    namespaces: Option<&Namespaces>,
+    kernel: &Kernel,
+) -> Result<Option<Landlock>, SandboxError> {
+    let files = bound.root != Some(Access::Write);
+    let taken =
+        Taken { files, network: network.sockets == Sockets::Pairs, abstract_sockets: network.sockets != Sockets::Open };
+    let Some((handled, bytes)) = rights.handled(taken) else { return Ok(None) };
+    let mut rules = Vec::new();
+    if files {
+        let at = |path: &str| c_string(path.as_ref()).map(At::Path);
+        // Of directories that only lead to others nothing can be seen but that.
+        let root = if bound.root == Some(Access::Read) { rights.read(true) } else { rights.list() };
+        rules.push(Rule { at: at(".")?, access: root });
+        if namespaces.is_some() {
+            rules.push(Rule { at: at("dev")?, access: rights.use_devices(true) });
+            rules.push(Rule { at: at("dev/shm")?, access: rights.write(true) });
+            rules.push(Rule { at: at("proc")?, access: rights.use_files() });
+        } else {
+            // They are the host's.
+            for (path, _) in &kernel.devices {
+                let path = path.to_str().unwrap_or_default().trim_start_matches('/');
+                rules.push(Rule { at: at(path)?, access: rights.use_devices(false) });
+            }
+        }
+        for entry in bound.changes().filter(Change::opens).map(|change| change.entry) {
+            let found = match is_own(&entry.path) {
+                true => None,
+                false => look(&entry.path)?,
+            };
+            let Some(found) = found else { continue };
+            let access = match entry.access {
+                Access::Write => rights.write(found.directory),
+                _ => rights.read(found.directory),
+            };
+            let path = relative(&entry.path)?;
+            // The place that the first wall has opened and checked, if there is one.
+            let source =
+                namespaces.and_then(|namespaces| namespaces.sources.iter().position(|source| source.path == path));
+            rules.push(Rule { at: source.map_or(At::Path(path), At::Source), access });
+        }
+    }
+    Ok(Some(Landlock { handled, bytes, rules }))
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    identity: (u64, u64),
+    directory: bool,
+}
+
+/// Looks at a path that has no links. None if there is nothing, or nothing that can be reached.
+fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Err(SandboxError::preparation(format!(
+            "{} has become a link while the sandbox was prepared",
+            path.display()
+        ))),
+        Ok(found) => Ok(Some(Found { identity: (found.dev(), found.ino()), directory: found.is_dir() })),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => Ok(None),
+            _ => Err(SandboxError::preparation(format!("{} cannot be looked at: {error}", path.display()))),
+        },
+    }
+}
+
+/// Whether every process gets its own one there, whatever the intent says.
+fn is_own(path: &Path) -> bool {
+    path.starts_with("/dev") || path.starts_with("/proc")
+}
+
+/// Where the memory file system has what is to be at an absolute path.
+fn in_memory(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A path relative to the root.
+fn relative(path: &Path) -> Result<CString, SandboxError> {
+    let relative = path.strip_prefix("/").unwrap_or(path).as_os_str();
+    c_string(if relative.is_empty() { OsStr::new(".") } else { relative })
+}
+
+fn c_string(text: &OsStr) -> Result<CString, SandboxError> {
+    CString::new(text.as_bytes()).map_err(|_| SandboxError::preparation("a path holds a NUL"))
+}

@@ -1,0 +1,219 @@
+//! System calls that the C library does not wrap, for a child that shares its parent's memory: none allocates or locks.
+//!
+//! An error is the number of the system's; the callers add what they were doing.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::os::fd::RawFd;
+use std::ptr;
+
+/// The number of an error.
+pub(super) type Errno = c_int;
+
+/// Turns the result of a system call into a descriptor or number, or the error.
+pub(super) fn result(value: c_long) -> Result<c_int, Errno> {
+    if value < 0 { Err(super::super::platform::errno()) } else { Ok(value as c_int) }
+}
+
+pub(super) const RDONLY: u64 = 0x1;
+pub(super) const NOSUID: u64 = 0x2;
+pub(super) const NODEV: u64 = 0x4;
+
+const OPEN_TREE_CLONE: c_uint = 1;
+const AT_RECURSIVE: c_uint = 0x8000;
+const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 0x4;
+const MOVE_MOUNT_T_EMPTY_PATH: c_uint = 0x40;
+const EMPTY: *const c_char = c"".as_ptr();
+
+/// What the kernel reads, in its first version.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    namespace: u64,
+}
+
+/// Sets attributes of the mount that `directory` is on the root of, and of all below it. With `private`, mounts made later
+/// elsewhere do not show here.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+pub(super) unsafe fn set_mount_attributes(tree: RawFd, set: u64, private: bool) -> Result<(), Errno> {
+    let propagation = if private { libc::MS_PRIVATE } else { 0 };
+    let attributes = MountAttributes { set, clear: 0, propagation, namespace: 0 };
+    let flags = AT_RECURSIVE | libc::AT_EMPTY_PATH as c_uint;
+    // SAFETY: the structure is the kernel's and its size is told; the path is a constant.
+    result(unsafe {
+        libc::syscall(libc::SYS_mount_setattr, tree, EMPTY, flags, &raw const attributes, size_of::<MountAttributes>())
+    })
+    .map(drop)
+}
+
+/// A copy of the mounts at and below `path`, or at `directory` itself with an empty one; attached nowhere yet.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+pub(super) unsafe fn clone_tree(directory: RawFd, path: &CStr, recursive: bool) -> Result<RawFd, Errno> {
+    let recursive = if recursive { AT_RECURSIVE } else { 0 };
+    let flags = OPEN_TREE_CLONE
+        | recursive
+        | libc::O_CLOEXEC as c_uint
+        | libc::AT_EMPTY_PATH as c_uint
+        | libc::AT_SYMLINK_NOFOLLOW as c_uint;
+    // SAFETY: the path is a terminated string.
+    result(unsafe { libc::syscall(libc::SYS_open_tree, directory, path.as_ptr(), flags) })
+}
+
+/// Attaches such a copy over what `target` is, or over `path` from there.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+pub(super) unsafe fn attach_tree(tree: RawFd, target: RawFd, path: &CStr) -> Result<(), Errno> {
+    let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+    // SAFETY: both paths are terminated strings.
+    result(unsafe { libc::syscall(libc::SYS_move_mount, tree, EMPTY, target, path.as_ptr(), flags) }).map(drop)
+}
+
+/// Opens a place, without access to its content, on a path without symbolic links.
+pub(super) fn open_place(directory: RawFd, path: &CStr) -> Result<RawFd, Errno> {
+    // SAFETY: all zeroes is a valid value of the C structure.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW) as u64;
+    how.resolve = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: the path is a terminated string; the structure is the kernel's and its size is told.
+    result(unsafe {
+        libc::syscall(libc::SYS_openat2, directory, path.as_ptr(), &raw const how, size_of::<libc::open_how>())
+    })
+}
+
+/// The device and the number of the file behind a descriptor.
+pub(super) fn identity(fd: RawFd) -> Result<(u64, u64), Errno> {
+    // SAFETY: all zeroes is a valid value of the C structure.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: fills the structure.
+    result(unsafe { libc::fstat(fd, &raw mut stat) }.into())?;
+    #[allow(clippy::useless_conversion, trivial_numeric_casts, reason = "their types differ between systems")]
+    Ok((stat.st_dev as u64, stat.st_ino as u64))
+}
+
+/// Mounts a file system of the kernel's own.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+pub(super) unsafe fn mount_new(kind: &CStr, at: &CStr, flags: libc::c_ulong, options: &CStr) -> Result<(), Errno> {
+    let (kind, options) = (kind.as_ptr(), options.as_ptr().cast::<c_void>());
+    // SAFETY: all are terminated strings.
+    result(unsafe { libc::mount(kind, at.as_ptr(), kind, flags, options) }.into()).map(drop)
+}
+
+/// What the kernel reads; older ones a shorter part of it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct RulesetAttributes {
+    pub(super) files: u64,
+    pub(super) network: u64,
+    pub(super) scopes: u64,
+}
+
+/// The version of Landlock that this kernel has; none if there is none.
+pub(super) fn landlock_version() -> Option<u32> {
+    const VERSION: c_uint = 1;
+    // SAFETY: with this flag the call reads nothing.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<c_void>(), 0_usize, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
+}
+
+/// Makes a ruleset of which the kernel knows the first `bytes`.
+pub(super) fn create_ruleset(attributes: &RulesetAttributes, bytes: usize) -> Result<RawFd, Errno> {
+    // SAFETY: the structure is the kernel's and no more of it is told than there is.
+    result(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::from_ref(attributes),
+            bytes.min(size_of::<RulesetAttributes>()),
+            0,
+        )
+    })
+}
+
+/// Allows something at and below a place.
+pub(super) fn allow_beneath(ruleset: RawFd, access: u64, place: RawFd) -> Result<(), Errno> {
+    #[repr(C, packed)]
+    struct Beneath {
+        access: u64,
+        place: RawFd,
+    }
+    const PATH_BENEATH: c_int = 1;
+    let rule = Beneath { access, place };
+    // SAFETY: the structure is the kernel's.
+    result(unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
+}
+
+/// Puts a ruleset in force for this thread and all that it starts.
+///
+/// # Safety
+///
+/// Only in a child.
+pub(super) unsafe fn restrict_self(ruleset: RawFd) -> Result<(), Errno> {
+    // SAFETY: touches no memory.
+    result(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) }).map(drop)
+}
+
+/// Puts a filter in force for this thread and all that it starts.
+///
+/// # Safety
+///
+/// Only in a child.
+pub(super) unsafe fn install_filter(filter: &[libc::sock_filter]) -> Result<(), Errno> {
+    let program = libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel reads the program and writes nothing.
+    result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) }).map(drop)
+}
+
+/// Lets no program that is executed bring a capability.
+///
+/// # Safety
+///
+/// Only in a child.
+pub(super) unsafe fn bound_capabilities() -> Result<(), Errno> {
+    // SAFETY: the calls take numbers.
+    unsafe {
+        let mut capability: libc::c_ulong = 0;
+        while libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0 {
+            capability += 1;
+        }
+        // Beyond the last capability the number is not one; without the right to drop there is nobody to drop from.
+        match super::super::platform::errno() {
+            libc::EINVAL if capability > 0 => Ok(()),
+            libc::EPERM => Ok(()),
+            stopped => Err(stopped),
+        }
+    }
+}
+
+/// Gives every capability up, and the means to get new ones.
+///
+/// # Safety
+///
+/// Only in a child.
+pub(super) unsafe fn drop_capabilities() -> Result<(), Errno> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    const VERSION: u32 = 0x2008_0522;
+    let header = Header { version: VERSION, pid: 0 };
+    let none = [0_u32; 6];
+    // SAFETY: the calls take numbers, and the two structures of the last one have the kernel's size.
+    unsafe {
+        // Old kernels have no ambient set.
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0, 0, 0);
+        result(libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()))?;
+        result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map(drop)
+    }
+}

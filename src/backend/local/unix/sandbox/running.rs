@@ -1,0 +1,80 @@
+//! A sandbox while its command runs, and its end.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::SandboxPlan;
+use super::ports::Forwarders;
+use crate::backend::local::unix::platform::Container;
+use crate::backend::local::unix::{check, watch};
+
+/// What belongs to a sandbox as long as its command runs.
+#[derive(Debug)]
+pub(in crate::backend::local::unix) struct Running {
+    /// Sockets that listen inside, until somebody serves them.
+    listeners: Mutex<Vec<(u16, OwnedFd)>>,
+}
+
+impl Running {
+    pub(in crate::backend::local::unix) fn new(plan: &SandboxPlan, listeners: Vec<OwnedFd>) -> Self {
+        let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
+        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()) }
+    }
+
+    /// Watches for the end of the command, and brings about that of everybody else. Must be called within a runtime.
+    pub(in crate::backend::local::unix) fn watch(
+        &self,
+        command: &Arc<OwnedFd>,
+        container: Option<&Container>,
+    ) -> io::Result<EndWatch> {
+        let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = match container {
+            Some(Container::PidNamespace(namespace)) => Some(watch(namespace.first(), Interest::READABLE)?),
+            _ => None,
+        };
+        let command = watch(command, Interest::READABLE)?;
+        Ok(EndWatch { command: Some(command), first, _forwarders: Forwarders::new(listeners)? })
+    }
+}
+
+/// Tells when the command of a sandbox has ended and nobody else is left in it.
+#[derive(Debug)]
+pub(in crate::backend::local::unix) struct EndWatch {
+    /// The command, until it has ended.
+    command: Option<AsyncFd<Arc<OwnedFd>>>,
+    /// The first process of its namespace, whose end is that of everybody.
+    first: Option<AsyncFd<Arc<OwnedFd>>>,
+    _forwarders: Forwarders,
+}
+
+impl EndWatch {
+    pub(in crate::backend::local::unix) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(command) = &self.command {
+            ready!(command.poll_read_ready(cx))?.retain_ready();
+            self.command = None;
+            if let Some(first) = &self.first {
+                kill(first.get_ref())?;
+            }
+        }
+        if let Some(first) = &self.first {
+            ready!(first.poll_read_ready(cx))?.retain_ready();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Kills a process. One that has ended is no error.
+fn kill(process: &OwnedFd) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, none, 0) };
+    match check(if sent == -1 { -1 } else { 0 }) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+        _ => Ok(()),
+    }
+}

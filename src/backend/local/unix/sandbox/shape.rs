@@ -1,0 +1,155 @@
+//! What a sandbox is made of, in the form that the child needs: nothing is computed or allocated there.
+
+use std::ffi::{CStr, CString, c_int};
+
+use super::raw::RulesetAttributes;
+
+/// Everything that the child sets up before the command runs.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    /// The filter of system calls.
+    pub(super) filter: Vec<libc::sock_filter>,
+    pub(super) landlock: Option<Landlock>,
+}
+
+/// What stands between the command and the machine, besides the filter and Landlock.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Nothing.
+    Bare,
+    /// Namespaces of its own.
+    Namespaces(Box<Namespaces>),
+}
+
+/// Namespaces, and what is in them.
+#[derive(Debug)]
+pub(super) struct Namespaces {
+    /// `CLONE_NEW…`, all but the PID namespace.
+    pub(super) flags: c_int,
+    /// With a user namespace: the lines that map this user and this group to themselves.
+    pub(super) maps: Option<(CString, CString)>,
+    pub(super) base: Base,
+    /// What is copied from the tree as it was: the writable places first.
+    pub(super) sources: Vec<Source>,
+    /// What is made in the memory file system.
+    pub(super) makes: Vec<Make>,
+    /// What is put where, from shallow to deep.
+    pub(super) steps: Vec<Step>,
+    /// The devices of the host that there are, by their absolute paths and by where they are attached in the memory file
+    /// system.
+    pub(super) devices: Vec<(CString, CString)>,
+    pub(super) proc: Proc,
+    /// Whether the loopback interface works.
+    pub(super) loopback: bool,
+    /// Where the executor listens inside.
+    pub(super) ports: Vec<u16>,
+}
+
+/// What the tree is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// All of the host's, as it is.
+    Writable,
+    /// All of the host's, read-only.
+    ReadOnly,
+    /// Nothing but what is attached.
+    Empty,
+}
+
+/// A place that is attached again, with other rights.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Relative to the root.
+    pub(super) path: CString,
+    pub(super) identity: Identity,
+    pub(super) writable: bool,
+}
+
+/// The device and the number of a file.
+pub(super) type Identity = (u64, u64);
+
+/// Something in the memory file system, by its path there.
+#[derive(Debug)]
+pub(super) enum Make {
+    Directory(CString, libc::mode_t),
+    File(CString, libc::mode_t),
+    Link { at: CString, to: CString },
+}
+
+/// Something put over a place.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A source, by its index.
+    Attach { source: usize, target: Target },
+    /// Something of the memory file system, by its path there, so that what was there cannot be reached.
+    Mask { with: CString, target: Target },
+}
+
+/// Where it is put.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// Where the source was copied from: nothing has been put above it since.
+    Source,
+    /// A path relative to the root, and what has to be there. Without an identity it is something that was made.
+    Path(CString, Option<Identity>),
+}
+
+/// What `/proc` is.
+#[derive(Debug)]
+pub(super) enum Proc {
+    /// That of the new PID namespace, with these parts read-only.
+    Fresh { read_only: Vec<CString> },
+    /// An empty directory.
+    Masked,
+}
+
+/// A ruleset, and what it is made from.
+#[derive(Debug)]
+pub(super) struct Landlock {
+    pub(super) handled: RulesetAttributes,
+    /// How much of that this kernel knows.
+    pub(super) bytes: usize,
+    pub(super) rules: Vec<Rule>,
+}
+
+/// Rights at and below a place.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) at: At,
+    pub(super) access: u64,
+}
+
+/// A place, as the child has it.
+#[derive(Debug)]
+pub(super) enum At {
+    /// A source, by its index.
+    Source(usize),
+    /// A path relative to the new root.
+    Path(CString),
+}
+
+impl Shape {
+    /// The namespaces, if there are any.
+    pub(super) fn namespaces(&self) -> Option<&Namespaces> {
+        match &self.kind {
+            Kind::Bare => None,
+            Kind::Namespaces(namespaces) => Some(namespaces),
+        }
+    }
+}
+
+impl Base {
+    /// Where the new root is seen while the old one is still there.
+    pub(super) fn proc_path(self) -> &'static CStr {
+        if self == Self::Empty { c"/dev/root/proc" } else { c"/proc" }
+    }
+
+    pub(super) fn pts_path(self) -> &'static CStr {
+        if self == Self::Empty { c"/dev/root/dev/pts" } else { c"/dev/pts" }
+    }
+
+    pub(super) fn shm_path(self) -> &'static CStr {
+        if self == Self::Empty { c"/dev/root/dev/shm" } else { c"/dev/shm" }
+    }
+}
