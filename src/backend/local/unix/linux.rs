@@ -489,7 +489,7 @@ unsafe fn set_up(order: &Order<'_>) -> i32 {
         }
         reset_dispositions();
         if let Some(umask) = order.umask {
-            libc::umask(umask.load(Ordering::Relaxed) as libc::mode_t);
+            libc::umask(umask.load(Ordering::Relaxed));
         }
         if libc::setsid() == -1 {
             return failed(order, STAGE_SETUP);

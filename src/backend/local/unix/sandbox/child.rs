@@ -187,7 +187,7 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
     let report = set_up.report;
     // SAFETY: see the caller.
     unsafe {
-        report.umask.store(libc::umask(0) as u32, Ordering::Relaxed);
+        report.umask.store(libc::umask(0), Ordering::Relaxed);
         let root = match set_up.shape.namespaces() {
             Some(namespaces) => build_namespaces(set_up, namespaces)?,
             None => result(libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC).into()).during(Stage::Root, 0)?,

@@ -424,3 +424,6 @@ fn relative(path: &Path) -> Result<CString, SandboxError> {
 fn c_string(text: &OsStr) -> Result<CString, SandboxError> {
     CString::new(text.as_bytes()).map_err(|_| SandboxError::preparation("a path holds a NUL"))
 }
+
+#[cfg(test)]
+mod tests;

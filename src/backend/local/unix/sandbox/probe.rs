@@ -42,8 +42,8 @@ pub(super) struct Kernel {
     /// What in `/proc` the system's root could write to without a capability.
     pub(super) proc_names: Vec<String>,
     pub(super) is_root: bool,
-    user: u32,
-    group: u32,
+    pub(super) user: u32,
+    pub(super) group: u32,
 }
 
 /// Why something cannot be had, and what can be done.
@@ -167,8 +167,8 @@ impl Kernel {
                 });
                 let only_reads = bound.root == Some(Access::Read) && bound.changes().next().is_none();
                 let signals = self.landlock.is_some_and(|version| version >= LEAST_FOR_SIGNALS);
-                let no_ports = network.sockets != super::filter::Sockets::Loopback
-                    && network.sockets != super::filter::Sockets::LoopbackAndUnix;
+                let no_ports =
+                    network.sockets != filter::Sockets::Loopback && network.sockets != filter::Sockets::LoopbackAndUnix;
                 // Without the mounts nothing can be taken back within what is allowed, and no process be hidden.
                 if !((only_reads || !restricts_files) && files.is_some() && signals && no_ports) {
                     return Err(cause.into());

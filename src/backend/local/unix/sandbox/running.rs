@@ -44,7 +44,7 @@ impl Running {
 
 /// Tells when the command of a sandbox has ended and nobody else is left in it.
 #[derive(Debug)]
-pub(in crate::backend::local::unix) struct EndWatch {
+pub(in crate::backend::local) struct EndWatch {
     /// The command, until it has ended.
     command: Option<AsyncFd<Arc<OwnedFd>>>,
     /// The first process of its namespace, whose end is that of everybody.

@@ -190,7 +190,8 @@ fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: only computes a size.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the message points to buffers of ours, whose sizes it tells.
     let received = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut message, flags) };

@@ -1,0 +1,178 @@
+//! Both walls against what the intent says, for every path of a small tree.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::backend::local::unix::sandbox::probe;
+use crate::sandbox::{BoundEntry, Class, Existing};
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// All paths of three levels below `root`, and `root`.
+fn paths(root: &Path) -> Vec<PathBuf> {
+    let mut all = vec![root.to_path_buf()];
+    let mut level = all.clone();
+    for _ in 0..3 {
+        level = level.iter().flat_map(|path| NAMES.map(|name| path.join(name))).collect();
+        all.extend(level.iter().cloned());
+    }
+    all
+}
+
+fn bound(root: Option<Access>, entries: &[(PathBuf, Access)]) -> Bound {
+    let entries: BTreeMap<PathBuf, Access> = entries.iter().cloned().collect();
+    Bound {
+        class: Class::RestrictedRead,
+        root,
+        entries: entries
+            .into_iter()
+            .map(|(path, access)| BoundEntry {
+                lexical: path.clone(),
+                path,
+                access,
+                kind: Existing::Directory,
+                skip_missing: false,
+                origin: Origin::Entry,
+            })
+            .collect(),
+        aliases: Vec::new(),
+        network: NetworkPolicy::Restricted,
+        workspace_roots: Vec::new(),
+        cwd: None,
+        globs: Vec::new(),
+        glob_scan_max_depth: None,
+        protected: Vec::new(),
+        minimal: false,
+    }
+}
+
+fn absolute(path: &std::ffi::CStr) -> PathBuf {
+    Path::new("/").join(OsStr::from_bytes(path.to_bytes()))
+}
+
+/// Where each step puts something, and what can be done with that.
+fn put(namespaces: &Namespaces) -> Vec<(PathBuf, Access)> {
+    let place = |source: usize| absolute(&namespaces.sources[source].path);
+    let puts = namespaces.steps.iter().map(|step| match step {
+        Step::Attach { source, target } => {
+            let at = match target {
+                Target::Source => place(*source),
+                Target::Path(path, _) => absolute(path),
+            };
+            assert_eq!(at, place(*source), "a place is attached to itself");
+            (at, if namespaces.sources[*source].writable { Access::Write } else { Access::Read })
+        }
+        Step::Mask { target: Target::Path(path, _), .. } => (absolute(path), Access::Deny),
+        Step::Mask { .. } => panic!("a mask has no source"),
+    });
+    puts.collect()
+}
+
+/// What the mounts allow: whatever was put nearest above the path.
+fn mounted(namespaces: &Namespaces, puts: &[(PathBuf, Access)], path: &Path) -> Option<Access> {
+    let nearest = puts.iter().filter(|(at, _)| path.starts_with(at)).max_by_key(|(at, _)| at.components().count());
+    nearest.map(|(_, access)| *access).or(match namespaces.base {
+        Base::Writable => Some(Access::Write),
+        Base::ReadOnly => Some(Access::Read),
+        Base::Empty => None,
+    })
+}
+
+/// What Landlock allows: the sum of all rules above the path.
+fn ruled(landlock: &Landlock, namespaces: &Namespaces, path: &Path) -> u64 {
+    let at = |rule: &Rule| match &rule.at {
+        At::Source(index) => absolute(&namespaces.sources[*index].path),
+        At::Path(at) if at.as_bytes() == b"." => PathBuf::from("/"),
+        At::Path(at) => absolute(at),
+    };
+    landlock
+        .rules
+        .iter()
+        .filter(|rule| path.starts_with(at(rule)))
+        .map(|rule| rule.access)
+        .fold(0, |all, one| all | one)
+}
+
+fn check(bound: &Bound, paths: &[PathBuf], kernel: &Kernel) {
+    let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
+    let shape = shape(bound, &settings, kernel).unwrap();
+    let namespaces = shape.namespaces().unwrap();
+    let puts = put(namespaces);
+    for (index, (later, _)) in puts.iter().enumerate() {
+        assert!(puts[..index].iter().all(|(earlier, _)| !earlier.starts_with(later)), "nothing is covered: {puts:?}");
+    }
+    let rights = Rights::new(kernel.landlock.unwrap());
+    for path in paths {
+        let allowed = bound.access(path);
+        let mounted = mounted(namespaces, &puts, path);
+        let nothing = |access: Option<Access>| access.unwrap_or(Access::Deny);
+        assert_eq!(nothing(mounted), nothing(allowed), "{} by {bound:?}: {shape:?}", path.display());
+        let Some(landlock) = &shape.landlock else { continue };
+        if landlock.handled.files == 0 {
+            assert_eq!(bound.root, Some(Access::Write));
+            continue;
+        }
+        let ruled = ruled(landlock, namespaces, path);
+        let (read, write) = (rights.read(true), rights.write(true));
+        if allowed >= Some(Access::Read) {
+            assert_eq!(ruled & read, read, "{} can be read", path.display());
+        }
+        if allowed == Some(Access::Write) {
+            assert_eq!(ruled & write, write, "{} can be written", path.display());
+        }
+        // No wider than the roots: what is taken back below is the mounts' part alone.
+        let in_root = path.ancestors().any(|above| bound.access(above) == Some(Access::Write));
+        assert!(in_root || ruled & write & !read == 0, "{} is in no root", path.display());
+        let visible = path.ancestors().any(|above| bound.access(above) >= Some(Access::Read));
+        assert!(visible || ruled & !rights.list() == 0, "{} is not visible", path.display());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn both_walls_are_what_the_intent_says(
+        root in prop::sample::select(vec![None, Some(Access::Read), Some(Access::Write)]),
+        chosen in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::sample::select(vec![Access::Deny, Access::Read, Access::Write])),
+            0..6,
+        ),
+    ) {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let paths = paths(&top);
+        for path in &paths {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let entries: Vec<(PathBuf, Access)> =
+            chosen.iter().map(|(index, access)| (index.get(&paths).clone(), *access)).collect();
+        let kernel = Kernel {
+            mode: Mode::User,
+            fresh_proc: true,
+            network: true,
+            landlock: Some(7),
+            ..probe::kernel().clone()
+        };
+        check(&bound(root, &entries), &paths, &kernel);
+    }
+}
+
+#[test]
+fn what_is_made_anew_for_each_process_cannot_be_denied() {
+    let kernel = Kernel { mode: Mode::User, ..probe::kernel().clone() };
+    let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
+    for path in ["/proc/cpuinfo", "/dev"] {
+        let denied = bound(Some(Access::Read), &[(path.into(), Access::Deny)]);
+        let refused = shape(&denied, &settings, &kernel);
+        assert!(matches!(refused, Err(SandboxError::Preparation { reason }) if reason.contains(path)));
+        let written = bound(Some(Access::Read), &[(path.into(), Access::Write)]);
+        let shape = shape(&written, &settings, &kernel).unwrap();
+        assert!(shape.namespaces().unwrap().steps.is_empty(), "it is not the host's");
+    }
+}
+
+#[test]
+fn ports_are_listened_on_once_and_never_on_none() {
+    assert_eq!(unique(&[80, 0, 8080, 80]), [80, 8080]);
+}
