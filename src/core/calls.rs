@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. At most `limit` regular calls are in the table, and one more for cleaning up.
+//! 1. At most `limit` regular calls are on their way, and one more for cleaning up. Calls that were made while there was no
+//!    connection are `parked`: they count against new ones, and leave the places to what has to be asked before them.
 //! 2. An id is used once; ids count from 1.
 //! 3. Only a call that was sent can be answered: an answer that is guessed, late or unknown changes nothing, so it does
 //!    not free capacity either.
@@ -25,11 +26,13 @@ pub(crate) struct Calls<T> {
     last_id: i64,
     limit: usize,
     cleanup: Option<i64>,
+    parked: usize,
 }
 
 #[derive(Debug)]
 struct Call<T> {
     sent: Sent,
+    parked: bool,
     what: T,
 }
 
@@ -38,14 +41,16 @@ struct Call<T> {
 pub(crate) enum Class {
     /// A regular place.
     Regular,
-    /// A regular place, or else the one reserved for cleaning up.
+    /// A regular place, before the calls that are parked.
+    Ahead,
+    /// The same, or else the one reserved for cleaning up.
     Cleanup,
 }
 
 impl<T> Calls<T> {
     /// A table for `limit` regular calls.
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { table: BTreeMap::new(), last_id: 0, limit, cleanup: None }
+        Self { table: BTreeMap::new(), last_id: 0, limit, cleanup: None, parked: 0 }
     }
 
     /// Changes the limit. Calls above a lower one stay.
@@ -65,7 +70,14 @@ impl<T> Calls<T> {
 
     /// Whether a call of this class would be admitted.
     pub(crate) fn admits(&self, class: Class) -> bool {
-        self.has_room() || (class == Class::Cleanup && self.cleanup.is_none())
+        self.has_place(class) || (class == Class::Cleanup && self.cleanup.is_none())
+    }
+
+    fn has_place(&self, class: Class) -> bool {
+        match class {
+            Class::Regular => self.has_room(),
+            Class::Ahead | Class::Cleanup => self.regular() - self.parked < self.limit,
+        }
     }
 
     /// The error for a call that is not admitted.
@@ -75,7 +87,7 @@ impl<T> Calls<T> {
 
     /// Makes a call.
     pub(crate) fn admit(&mut self, class: Class, what: T) -> Result<i64, Busy> {
-        let regular = self.has_room();
+        let regular = self.has_place(class);
         if !regular && !self.admits(class) {
             return Err(self.busy());
         }
@@ -84,13 +96,42 @@ impl<T> Calls<T> {
         if !regular {
             self.cleanup = Some(id);
         }
-        self.table.insert(id, Call { sent: Sent::NotSent, what });
+        self.table.insert(id, Call { sent: Sent::NotSent, parked: false, what });
         Ok(id)
+    }
+
+    /// Lets a call wait behind others.
+    pub(crate) fn park(&mut self, id: i64) {
+        if self.cleanup == Some(id) {
+            return;
+        }
+        if let Some(call) = self.table.get_mut(&id) {
+            self.parked += usize::from(!std::mem::replace(&mut call.parked, true));
+        }
+    }
+
+    /// Gives a call that was parked its place, if there is one.
+    pub(crate) fn unpark(&mut self, id: i64) -> bool {
+        let room = self.has_place(Class::Ahead);
+        match self.table.get_mut(&id) {
+            Some(call) if call.parked && room => {
+                call.parked = false;
+                self.parked -= 1;
+                true
+            }
+            Some(call) => !call.parked,
+            None => true,
+        }
     }
 
     /// Whether the call is still wanted.
     pub(crate) fn contains(&self, id: i64) -> bool {
         self.table.contains_key(&id)
+    }
+
+    /// Whether the call's request was handed to the transport.
+    pub(crate) fn is_sent(&self, id: i64) -> bool {
+        self.table.get(&id).is_some_and(|call| call.sent == Sent::Unknown)
     }
 
     /// The call's request was handed to the transport.
@@ -118,6 +159,7 @@ impl<T> Calls<T> {
 
     fn remove(&mut self, id: i64) -> Option<T> {
         let call = self.table.remove(&id)?;
+        self.parked -= usize::from(call.parked);
         if self.cleanup == Some(id) {
             self.cleanup = None;
         }
@@ -150,6 +192,7 @@ impl<T> Calls<T> {
     /// Ends all calls, the oldest first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (T, Sent)> + use<T> {
         self.cleanup = None;
+        self.parked = 0;
         std::mem::take(&mut self.table).into_values().map(|call| (call.what, call.sent))
     }
 

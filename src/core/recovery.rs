@@ -127,6 +127,13 @@ impl Recovery {
         Next::Wait
     }
 
+    /// The peer refuses for now, and the connection stays. When it is to be asked again, if there is time.
+    pub(crate) fn handle_refusal(&mut self, now: Instant, retry: &config::RetryDelay, key: &str) -> Option<Instant> {
+        let again = after(now, backoff::delay(retry, key, self.attempts));
+        self.attempts = self.attempts.saturating_add(1);
+        (again < self.deadline).then_some(again)
+    }
+
     fn give_up(&mut self) -> Next {
         let error = self.last_error.take().unwrap_or(ConnectError::TimedOut { what: "connecting", limit: self.limit });
         let last = explain(&error);

@@ -122,6 +122,8 @@ impl Unsent<'_> {
 pub(crate) struct Reading {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) next_seq: u64,
+    /// The process's own next number, if `next_seq` is not that although nothing follows the last chunk.
+    pub(crate) process_next_seq: Option<u64>,
     /// Bytes of output that came before the first chunk of `chunks`; all of them, if there is none.
     pub(crate) offset: u64,
     /// Whether retained output follows the last chunk.
@@ -345,7 +347,8 @@ impl ProcessLog {
         let offset = chunks.first().map_or(self.position, |chunk| chunk.offset);
         let upto = chunks.last().map_or(after_seq, |chunk| chunk.seq);
         self.confirm_backlog(upto);
-        Reading { chunks, next_seq, offset, more }
+        let process_next_seq = (!more && next_seq != self.next_seq).then_some(self.next_seq);
+        Reading { chunks, next_seq, process_next_seq, offset, more }
     }
 
     pub(crate) const fn next_seq(&self) -> u64 {

@@ -300,7 +300,8 @@ impl Environment {
     }
 
     /// Closes the connection and keeps the session's processes, all of them; returns the id to [`resume`](Self::resume) it
-    /// by. None without a connection, or without a session: then nothing has changed.
+    /// by. None of a place that is not behind a connection, to which nothing happens, and of one that never had a session,
+    /// which is closed.
     ///
     /// # Cancel safety
     ///

@@ -68,12 +68,16 @@
 //! | a watch for missing paths | ends | yes, after a look |
 //! | an HTTP request, its body | `Disconnected`; a body is never resumed | only if the request is safe to repeat |
 //!
+//! What waits is still the caller's: an HTTP request whose future is dropped meanwhile is not made, and closing the place takes
+//! back the starts that wait. A file system that [fails fast](crate::fs::FileSystem::fail_fast) waits for nothing.
+//!
 //! # What is lost
 //!
 //! Between `longarm` peers, no byte is lost while the session lives. Towards a reference peer: none is lost while at most
 //! 1 MiB per process falls into one outage; more shows as an explicit gap (size known or unknown) and fails that process: its
 //! events end in [`WaitError::OutputLost`](crate::error::WaitError::OutputLost), and it is ended on the executor. All others
-//! go on.
+//! go on. The same becomes of a process of which a peer that is there again does not tell, within the deadline, what happened to
+//! it meanwhile.
 //!
 //! # When it does not come back
 //!

@@ -122,7 +122,8 @@ impl Session {
         if self.shutdown_deadline.is_some() || self.shutdown.as_mut().poll(cx).is_pending() {
             return false;
         }
-        self.shutdown_deadline = Some(after(now, self.registry.config().shutdown_grace + SHUTDOWN_MARGIN));
+        self.shutdown_deadline =
+            Some(after(now, self.registry.config().shutdown_grace.saturating_add(SHUTDOWN_MARGIN)));
         self.peer.begin_shutdown(now);
         true
     }

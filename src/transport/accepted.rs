@@ -33,8 +33,10 @@ struct Slot {
     pending: Option<(u64, Box<dyn Transport>)>,
     /// The one that is being tried.
     trying: Option<u64>,
-    /// No longer tried: it led to nothing.
-    failed: u64,
+    /// The session went on over it.
+    installed: Option<u64>,
+    /// No longer tried: this and all before it. What was not installed led to nothing.
+    failed: Option<u64>,
     /// Who has the right to hand over.
     claim: Option<u64>,
 }
@@ -52,6 +54,22 @@ impl Handover {
         let handover = Self::default();
         handover.shared.lock().pending = Some((0, transport));
         handover
+    }
+
+    /// Whether the connection of this number was taken, or a later one.
+    pub(crate) fn has_taken(&self, number: u64) -> bool {
+        let slot = self.shared.lock();
+        slot.trying.max(slot.installed).max(slot.failed).is_some_and(|last| last >= number)
+    }
+
+    /// The session goes on over the one that was taken last.
+    pub(crate) fn note_installed(&self) {
+        let mut slot = self.shared.lock();
+        if let Some(number) = slot.trying.take() {
+            slot.installed = Some(number);
+            drop(slot);
+            self.shared.settled.notify_waiters();
+        }
     }
 
     /// The right to hand a connection over. None if another one is on its way.
@@ -73,12 +91,24 @@ impl Claim {
         self.shared.offered.notify_one();
     }
 
-    /// Waits until the connection is known to have led to nothing.
-    pub(crate) async fn failed(&self) {
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits until it is known what became of the connection: whether the session went on over it.
+    pub(crate) async fn settled(&self) -> bool {
         loop {
-            let settled = self.shared.settled.notified();
-            if self.shared.lock().failed >= self.number {
-                return;
+            let mut settled = std::pin::pin!(self.shared.settled.notified());
+            // From here on a notice is not missed.
+            settled.as_mut().enable();
+            {
+                let slot = self.shared.lock();
+                if slot.installed == Some(self.number) {
+                    return true;
+                }
+                if slot.failed >= Some(self.number) {
+                    return false;
+                }
             }
             settled.await;
         }
@@ -102,12 +132,13 @@ impl Connector for Handover {
         {
             let mut slot = self.shared.lock();
             if let Some(number) = slot.trying.take() {
-                slot.failed = slot.failed.max(number);
+                slot.failed = slot.failed.max(Some(number));
                 drop(slot);
                 self.shared.settled.notify_waiters();
             }
         }
         loop {
+            // One notice is kept for whoever asks later.
             let offered = self.shared.offered.notified();
             {
                 let mut slot = self.shared.lock();
@@ -154,9 +185,6 @@ pub enum ReplaceError {
     /// Another replacement is on its way.
     #[error("another replacement is on its way")]
     Overlapping,
-    /// The first handshake is not done, so that there is no session to resume.
-    #[error("there is no session yet")]
-    NoSession,
     /// The place is closed, or was given up.
     #[error("the place is closed: {reason}")]
     Closed {
@@ -204,13 +232,31 @@ mod tests {
         let handover = Handover::default();
         let claim = offer(&handover).unwrap();
         handover.connect().await.unwrap();
-        assert!(claim.failed().now_or_never().is_none());
+        assert!(claim.settled().now_or_never().is_none());
         let mut again = handover.connect();
         assert!((&mut again).now_or_never().is_none());
-        claim.failed().await;
+        assert!(!claim.settled().await);
         drop(claim);
         let _next = offer(&handover).unwrap();
         assert!(again.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_installed_is_that_one_and_stays_so() {
+        let handover = Handover::default();
+        let first = offer(&handover).unwrap();
+        handover.connect().await.unwrap();
+        drop(first);
+        let second = offer(&handover).unwrap();
+        assert!(!handover.has_taken(second.number()));
+        // The session has gone on over the first one, whose claim is gone.
+        handover.note_installed();
+        assert!(second.settled().now_or_never().is_none(), "nobody has taken it");
+        handover.connect().await.unwrap();
+        assert!(handover.has_taken(second.number()));
+        handover.note_installed();
+        assert!(handover.connect().now_or_never().is_none(), "it broke again");
+        assert!(second.settled().await, "and was installed");
     }
 
     #[tokio::test]

@@ -144,6 +144,10 @@ pub struct ReadExtension {
     /// is more than fits into one message; then the next number of the result is not the process's.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
+    /// The number that the process's next event will have, if no retained output follows the last returned chunk and the
+    /// next number of the result is another one, since the request had a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_seq: Option<u64>,
     /// As in [`ExitedExtension`].
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signal>,

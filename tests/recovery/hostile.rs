@@ -1,92 +1,15 @@
 //! A server that means harm, over one connection after another.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
+use longarm::ExecRequest;
 use longarm::config::ClientConfig;
-use longarm::error::{ConnectError, SpawnError, WaitError};
-use longarm::transport::{Connector, Incoming, Outgoing, Transport, memory};
-use longarm::{Environment, ExecRequest};
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use longarm::error::{PeerMisbehaved, SpawnError, WaitError};
+use serde_json::json;
 
+use crate::script::{Peer, script};
 use crate::support::soon;
-
-/// Hands its far ends to the test.
-#[derive(Debug)]
-struct Script {
-    far_ends: mpsc::UnboundedSender<memory::MemoryTransport>,
-    dialled: Arc<AtomicUsize>,
-}
-
-#[async_trait::async_trait]
-impl Connector for Script {
-    async fn connect(&self) -> Result<Box<dyn Transport>, ConnectError> {
-        self.dialled.fetch_add(1, Ordering::SeqCst);
-        let (near, far) = memory::pair();
-        match self.far_ends.send(far) {
-            Ok(()) => Ok(Box::new(near)),
-            // The test is over.
-            Err(_) => Err(ConnectError::UnknownSession("none".into())),
-        }
-    }
-
-    fn can_reconnect(&self) -> bool {
-        true
-    }
-}
-
-struct Peer {
-    outgoing: Box<dyn Outgoing>,
-    incoming: Box<dyn Incoming>,
-}
-
-impl Peer {
-    async fn next(far_ends: &mut mpsc::UnboundedReceiver<memory::MemoryTransport>) -> Self {
-        let far = soon(far_ends.recv()).await.expect("the client dials");
-        let (outgoing, incoming) = Box::new(far).split();
-        Self { outgoing, incoming }
-    }
-
-    /// False if the client is gone.
-    async fn send(&mut self, message: impl Into<Bytes>) -> bool {
-        soon(self.outgoing.send(message.into())).await.is_ok()
-    }
-
-    async fn hear(&mut self) -> Value {
-        let message = soon(self.incoming.next()).await.expect("another message").expect("a message");
-        serde_json::from_slice(&message).expect("JSON")
-    }
-
-    async fn expect(&mut self, method: &str) -> Value {
-        let message = self.hear().await;
-        assert_eq!(message["method"], method, "{message}");
-        message
-    }
-
-    async fn answer(&mut self, request: &Value, result: Value) {
-        assert!(self.send(json!({"id": request["id"], "result": result}).to_string()).await);
-    }
-
-    async fn greet(&mut self) {
-        let initialize = self.expect("initialize").await;
-        self.answer(&initialize, json!({"sessionId": "s"})).await;
-        self.expect("initialized").await;
-    }
-}
-
-fn script() -> (Environment, mpsc::UnboundedReceiver<memory::MemoryTransport>, Arc<AtomicUsize>) {
-    let (far_ends, receiver) = mpsc::unbounded_channel();
-    let dialled = Arc::new(AtomicUsize::new(0));
-    let connector = Script { far_ends, dialled: Arc::clone(&dialled) };
-    // What is written to a client that is busy with a flood takes its time.
-    let mut config = ClientConfig::default();
-    config.initialize_timeout = std::time::Duration::from_secs(600);
-    config.recovery.deadline = std::time::Duration::from_secs(600);
-    (Environment::with_connector(connector, config), receiver, dialled)
-}
 
 fn request() -> ExecRequest {
     ExecRequest::new(["true"]).cwd("/").process_id(longarm::request::ProcessId::new("p"))
@@ -133,17 +56,6 @@ async fn an_older_server_costs_one_read_more() {
     peer.answer(&read, result).await;
     soon(running).await.expect("no panic").expect("it runs");
     assert!(soon(peer.incoming.next()).await.is_none());
-}
-
-impl Peer {
-    /// The handshake and the start of the one process.
-    async fn greet_pipelined(&mut self) {
-        let initialize = self.expect("initialize").await;
-        self.expect("initialized").await;
-        let start = self.expect("process/start").await;
-        self.answer(&initialize, json!({"sessionId": "s"})).await;
-        self.answer(&start, json!({"processId": "p"})).await;
-    }
 }
 
 #[tokio::test]
@@ -224,7 +136,7 @@ async fn memory_stays_bounded_whatever_comes() {
     let spawning = tokio::spawn(async move { place.spawn(request()).await.map(|process| (place, process)) });
     let mut peer = Peer::next(&mut far_ends).await;
     peer.greet_pipelined().await;
-    let (place, mut process) = soon(spawning).await.expect("no panic").expect("it starts");
+    let (_place, process) = soon(spawning).await.expect("no panic").expect("it starts");
     let chunk = "eHh4".repeat(20_000);
     let output = |id: &str, seq: u64| {
         let params = json!({"processId": id, "seq": seq, "stream": "stdout", "chunk": chunk});
@@ -258,18 +170,32 @@ async fn memory_stays_bounded_whatever_comes() {
     most = most.max(resident());
     let grown = most.saturating_sub(before) >> 20;
     assert!(grown < 64, "{grown} MiB");
-    // A reorder window that is exceeded fails the process alone.
-    let error = soon(async {
-        loop {
-            match process.next_event().await {
-                Ok(Some(_)) => {}
-                other => break other,
-            }
-        }
+    drop(process);
+}
+
+/// A reorder window that is exceeded fails its process, which is ended, and nothing else.
+#[tokio::test]
+async fn events_too_far_out_of_order_fail_their_process_alone() {
+    let (place, mut far_ends, dialled) = script();
+    let spawning = tokio::spawn({
+        let place = place.clone();
+        async move { place.spawn(request()).await }
     });
-    drop(peer);
-    drop(far_ends);
-    drop(place);
-    let ended = error.await;
-    assert!(matches!(ended, Err(WaitError::Peer(_) | WaitError::Disconnected(_))), "{ended:?}");
+    let mut peer = Peer::next(&mut far_ends).await;
+    peer.greet_pipelined().await;
+    let mut process = soon(spawning).await.expect("no panic").expect("it starts");
+    for seq in 2..2 + ClientConfig::default().reorder_events as u64 + 1 {
+        let params = json!({"processId": "p", "seq": seq, "stream": "stdout", "chunk": "eA=="});
+        assert!(peer.send(json!({"method": "process/output", "params": params}).to_string()).await);
+    }
+    let error = soon(process.next_event()).await.expect_err("no event is in order");
+    let WaitError::Peer(PeerMisbehaved::ReorderWindow { process_id }) = error else { panic!("{error:?}") };
+    assert_eq!(process_id.as_str(), "p");
+    let stop = peer.expect("process/terminate").await;
+    peer.answer(&stop, json!({"running": true})).await;
+    let status = tokio::spawn(async move { place.remote().expect("remote").status().await });
+    let asked = peer.expect("environment/status").await;
+    peer.answer(&asked, json!({"status": "ready"})).await;
+    soon(status).await.expect("no panic").expect("the connection lives");
+    assert_eq!(dialled.load(Ordering::SeqCst), 1);
 }

@@ -207,10 +207,17 @@ async fn what_belongs_to_the_connection_fails_at_once() {
     let error = soon(file.read_block(0, 7)).await.expect_err("its connection is gone");
     assert!(matches!(error, longarm::fs::FsError::Disconnected(_)), "{error:?}");
     assert!(!connection.state().is_connected());
+    // That stays so, whatever comes later.
+    for _ in 0..2 {
+        let error = soon(file.read_block(0, 7)).await.expect_err("its connection is gone");
+        assert!(matches!(error, longarm::fs::FsError::Disconnected(_)), "{error:?}");
+    }
     proxy.set_closed(false);
     let fs = place.fs();
     let whole = fs.read(path.as_path().into(), longarm::fs::ReadOptions::default());
     assert_eq!(soon(whole).await.expect("the place is back"), "content");
+    let error = soon(file.read_block(0, 7)).await.expect_err("and the file is not");
+    assert!(matches!(error, longarm::fs::FsError::Disconnected(_)), "{error:?}");
     soon(place.close()).await;
     server.stop().await;
 }
@@ -249,10 +256,6 @@ async fn only_a_place_of_the_hosts_sockets_takes_them() {
     let (dialler, _) = Dialler::new(0, unreachable);
     let remote = Remote::with_connector(Arc::new(dialler), ClientConfig::default());
     assert!(matches!(remote.replace(Box::new(memory::pair().0)), Err(ReplaceError::NotAccepted)));
-    let (near, far) = memory::pair();
-    let remote = Remote::accepted(Box::new(near), ClientConfig::default());
-    assert!(matches!(remote.replace(Box::new(memory::pair().0)), Err(ReplaceError::NoSession)));
-    drop(far);
 }
 
 #[tokio::test]

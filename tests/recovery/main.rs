@@ -7,4 +7,6 @@ mod hostile;
 mod lifecycle;
 mod proxy;
 mod reference;
+mod script;
+mod scripted;
 mod support;

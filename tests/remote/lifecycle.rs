@@ -232,12 +232,12 @@ async fn attaching_whose_future_is_dropped_takes_nothing_from_the_process() {
 
 #[tokio::test]
 async fn a_session_that_is_gone_or_taken_cannot_be_resumed() {
-    for (code, retryable) in [(-32600, false), (-32010, true)] {
+    for (code, said, retryable) in [(-32600, "unknown session id gone", false), (-32010, "no", true)] {
         let (client, peer) = memory::pair();
         let mut peer = Peer::over(peer);
         let (remote, ()) = tokio::join!(Remote::resume(Box::new(client), ClientConfig::default(), "gone"), async {
             let initialize = peer.expect("initialize").await;
-            peer.fail(&initialize, json!({"code": code, "message": "no"})).await;
+            peer.fail(&initialize, json!({"code": code, "message": said})).await;
         });
         let error = remote.expect_err("refused");
         assert_eq!(error.is_retryable(), retryable);

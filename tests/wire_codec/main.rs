@@ -116,7 +116,7 @@ proptest! {
             chunks: chunks.into_iter().map(|(seq, stream, chunk)| ReadChunk { seq, stream, chunk: Base64(chunk) }).collect(),
             next_seq, exited, exit_code, closed, failure, sandbox_denied,
             longarm: longarm.map(|(total_bytes, offset, signal, limit)| ReadExtension {
-                total_bytes, offset, exit_seq: signal.map(|_| offset), more: closed, signal, timed_out: exited, limit, cut,
+                total_bytes, offset, exit_seq: signal.map(|_| offset), more: closed, next_seq: limit.map(|_| next_seq), signal, timed_out: exited, limit, cut,
             }),
         };
         result_round_trips::<method::Read>(&result)?;

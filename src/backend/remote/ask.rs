@@ -9,7 +9,7 @@ use super::Remote;
 use super::bodies::Bodies;
 use super::command::Command;
 use super::watches::Watches;
-use crate::core::session::{Answer, Ask, Failure, LinkId, Op, RouteKey};
+use crate::core::session::{Answer, Ask, ConnectionState, Failure, LinkId, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 use crate::info::Features;
 use crate::wire::RequestId;
@@ -23,8 +23,17 @@ impl Remote {
         M: Method,
         M::Params: Send + 'static,
     {
+        self.ask_over::<M>(None, params).await
+    }
+
+    /// The same over the connection `on`, if there is one without which it has no meaning.
+    pub(crate) async fn ask_over<M>(&self, on: Option<LinkId>, params: M::Params) -> Result<M::Result, Failure>
+    where
+        M: Method,
+        M::Params: Send + 'static,
+    {
         let encode = move |id: &RequestId| codec::encode_request::<M>(id, &params);
-        result_of::<M>(&self.ask_raw(M::NAME, false, encode).await?)
+        result_of::<M>(&self.ask_on(on, M::NAME, false, encode).await?)
     }
 
     /// Makes a call that frees something at the peer; it has a place also when all others are taken.
@@ -37,17 +46,8 @@ impl Remote {
         result_of::<M>(&self.ask_on(on, M::NAME, true, encode).await?)
     }
 
-    /// Makes a call whose message and result the caller knows a short way for.
-    pub(crate) async fn ask_raw(
-        &self,
-        method: &'static str,
-        cleanup: bool,
-        encode: impl FnOnce(&RequestId) -> Bytes + Send + 'static,
-    ) -> Result<Answer, Failure> {
-        self.ask_on(None, method, cleanup, encode).await
-    }
-
-    /// The same for a call that has no meaning over another connection than `on`.
+    /// Makes a call whose message and result the caller knows a short way for, over the connection `on` if there is one
+    /// without which it has no meaning.
     pub(crate) async fn ask_on(
         &self,
         on: Option<LinkId>,
@@ -55,7 +55,9 @@ impl Remote {
         cleanup: bool,
         encode: impl FnOnce(&RequestId) -> Bytes + Send + 'static,
     ) -> Result<Answer, Failure> {
-        self.place.link().call(Op::Ask(Box::new(Ask { method, cleanup, on, encode: Box::new(encode) }))).await
+        // What belongs to a connection that is gone is no reason to make another one.
+        let link = if on.is_some() { self.place.present() } else { self.place.link() };
+        link.call(Op::Ask(Box::new(Ask { method, cleanup, on, encode: Box::new(encode) }))).await
     }
 
     /// Makes a call that frees something at the peer, and waits for nothing. If the connection is gone, so is what was to
@@ -86,10 +88,29 @@ impl Remote {
         self.place.facts(|facts| facts.link)
     }
 
+    /// The connection that stands now, if one does.
+    pub(crate) fn present_connection(&self) -> Option<LinkId> {
+        // Between the answer to a first handshake and the state there is a moment.
+        let stands = |state: &ConnectionState| state.is_connected() || matches!(state, ConnectionState::Connecting);
+        let stands = stands(&self.place.state().borrow());
+        if stands { self.last_connection() } else { None }
+    }
+
+    /// The connection that stands; waits for it, and makes one if there is none and none is being made.
+    pub(crate) async fn standing_connection(&self) -> Result<LinkId, Disconnected> {
+        let stands = self.wait_until_ready().await.is_ok();
+        self.last_connection().filter(|_| stands).ok_or_else(|| self.not_connected(Sent::NotSent))
+    }
+
     /// The error of a call on a connection that is gone, or was never made.
     pub(crate) fn not_connected(&self, sent: Sent) -> Disconnected {
         let link = self.place.present();
-        if link.is_over() { link.disconnected(sent) } else { Disconnected { sent, reason: "not connected yet".into() } }
+        if link.is_over() {
+            return link.disconnected(sent);
+        }
+        // The last one is gone, whether or not there is another one by now.
+        let reason = self.place.watches().reason().unwrap_or_else(|| "not connected yet".into());
+        Disconnected { sent, reason }
     }
 
     /// The bodies of HTTP responses that are streamed from this place.

@@ -1,4 +1,4 @@
-//! The bodies of HTTP responses that are streamed over one connection.
+//! The bodies of HTTP responses that are streamed over the connections of a place, each over one of them.
 //!
 //! The connection's task puts pieces in, and never waits; readers take them out. What is held has a bound: a window for
 //! each body towards a peer that can be given credit, else one bound for all of them together.
@@ -11,11 +11,12 @@ use bytes::Bytes;
 
 use crate::config::ClientConfig;
 use crate::core::body::BodyQueue;
+use crate::core::session::LinkId;
 use crate::error::{Disconnected, Sent};
 use crate::http::HttpError;
 use crate::wire::http::BodyDeltaParams;
 
-/// The bodies of one connection, by the ids of their requests.
+/// The bodies of one place, by the ids of their requests.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     window_bytes: usize,
@@ -33,6 +34,8 @@ struct State {
 
 #[derive(Debug)]
 struct Body {
+    /// The connection over which it is asked for, and comes.
+    on: LinkId,
     queue: BodyQueue,
     bound: Bound,
     reader: Option<Waker>,
@@ -62,19 +65,20 @@ impl Bodies {
         Self { window_bytes: config.http_window_bytes, buffer_bytes: config.http_buffer_bytes, state: Mutex::default() }
     }
 
-    /// A fresh id for a request, none of which is ever used again on this connection.
+    /// A fresh id for a request, none of which is ever used again from this place.
     pub(crate) fn next_id(&self) -> String {
         let mut state = self.state();
         state.last_id += 1;
         format!("http-{}", state.last_id)
     }
 
-    /// Makes a body known, before the peer can send anything of it. Returns the credit that the peer has at first.
-    pub(crate) fn add(&self, id: &str, origin: &str, bound: Bound) -> Option<u64> {
+    /// Makes a body known, before the peer can send anything of it over the connection `on`. Returns the credit that the peer
+    /// has at first.
+    pub(crate) fn add(&self, id: &str, origin: &str, bound: Bound, on: LinkId) -> Option<u64> {
         let window = (bound == Bound::Window).then_some(self.window_bytes);
         let queue = BodyQueue::new(origin.into(), window);
         let credit = queue.first_credit();
-        self.state().bodies.insert(id.into(), Body { queue, bound, reader: None });
+        self.state().bodies.insert(id.into(), Body { on, queue, bound, reader: None });
         credit
     }
 
@@ -138,11 +142,20 @@ impl Bodies {
         Poll::Ready(Found { result, credit_bytes })
     }
 
-    /// The connection has ended, and every body with it.
+    /// The connection `link` has ended, and every body that comes over it.
+    pub(super) fn end_of(&self, link: LinkId, reason: &Arc<str>) {
+        self.end_those(|body| body.on == link, reason);
+    }
+
+    /// The session has ended, and every body with it.
     pub(super) fn end(&self, reason: &Arc<str>) {
+        self.end_those(|_| true, reason);
+    }
+
+    fn end_those(&self, ends: impl Fn(&Body) -> bool, reason: &Arc<str>) {
         let readers: Vec<_> = {
             let mut state = self.state();
-            let ended = state.bodies.values_mut().filter_map(|body| {
+            let ended = state.bodies.values_mut().filter(|body| ends(body)).filter_map(|body| {
                 let disconnected = Disconnected { sent: Sent::Unknown, reason: Arc::clone(reason) };
                 body.queue.handle_end(disconnected.into());
                 body.reader.take()

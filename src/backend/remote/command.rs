@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Reply;
 use super::events::{EventSink, Events};
-use crate::core::session::{Answer, Failure, LinkId, Op, RouteKey};
+use crate::core::session::{Answer, Failure, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 
 /// One thing to do, in the order in which they are sent.
@@ -34,10 +34,10 @@ pub(super) enum Command {
     Notify(Bytes),
     /// A connection is wanted, if there is none yet.
     Connect,
-    /// Nothing comes back over the connection of this number.
-    Suspect { generation: u64 },
-    /// The host has another connection for the session than this one.
-    Replace { link: LinkId },
+    /// Nothing comes back over the connection of this number. `done` is told when the state is one behind the suspicion.
+    Suspect { generation: u64, done: oneshot::Sender<()> },
+    /// The host hands over a connection of this number for the session.
+    Replace { number: u64 },
     /// Ends the processes and the connection.
     Close,
     /// The same, with nobody waiting for the processes.
@@ -119,6 +119,11 @@ impl Link {
     /// Whether the session has ended: nothing that is sent has a meaning any more.
     pub(super) fn is_over(&self) -> bool {
         self.reason.get().is_some() || self.commands.is_closed()
+    }
+
+    /// Whether the session's task takes nothing any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.commands.is_closed()
     }
 
     /// Waits for the end of the connection's task.

@@ -53,7 +53,6 @@ impl Connection {
 #[must_use = "dropped at once, the connection may be taken back before it is used"]
 pub struct Replacement {
     pub(super) claim: Claim,
-    pub(super) generation: u64,
     pub(super) connection: Connection,
 }
 
@@ -64,17 +63,12 @@ impl Replacement {
     ///
     /// When the future is dropped, so is the replacement.
     pub async fn outcome(mut self) -> ReplaceOutcome {
-        let before = self.generation;
-        let settled = |state: &ConnectionState| {
-            matches!(state, ConnectionState::Connected { generation, .. } if *generation > before) || state.is_over()
-        };
         tokio::select! {
             biased;
-            state = self.connection.wait_for(settled) => match state {
-                Some(ConnectionState::Connected { .. }) => ReplaceOutcome::Installed,
-                _ => ReplaceOutcome::GivenUp,
-            },
-            () = self.claim.failed() => ReplaceOutcome::Failed,
+            installed = self.claim.settled() => {
+                if installed { ReplaceOutcome::Installed } else { ReplaceOutcome::Failed }
+            }
+            _ = self.connection.wait_for(ConnectionState::is_over) => ReplaceOutcome::GivenUp,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::config::{self, ClientConfig};
 use crate::core::session::{ConnectionState, Ending, LinkId, Mode, RouteKey, Session, SessionEvent, Token};
 use crate::error::{ConnectError, Disconnected, Sent};
 use crate::time::{self, Instant};
+use crate::transport::accepted::Handover;
 use crate::transport::{Connector, Transport};
 
 /// What a task tells everybody.
@@ -32,16 +33,19 @@ pub(super) struct Board {
     pub(super) watches: Arc<Watches>,
     /// The bodies of HTTP responses that are streamed.
     pub(super) bodies: Arc<Bodies>,
+    /// Where the host hands connections over.
+    pub(super) handover: Option<Handover>,
 }
 
 impl Board {
-    pub(super) fn new(config: &ClientConfig, peer: Option<String>) -> Self {
+    pub(super) fn new(config: &ClientConfig, peer: Option<String>, handover: Option<Handover>) -> Self {
         let (state, _) = watch::channel(ConnectionState::Idle);
         Self {
             state,
             peer: Arc::new(peer.map_or_else(OnceLock::new, OnceLock::from)),
             watches: Arc::default(),
             bodies: Arc::new(Bodies::new(config)),
+            handover,
         }
     }
 }
@@ -304,8 +308,19 @@ impl Driver {
             Command::Release(route) => self.session.release(now, route),
             Command::Notify(bytes) => self.session.notify(bytes),
             Command::Connect => self.session.connect(now),
-            Command::Suspect { generation } => self.session.suspect(now, generation),
-            Command::Replace { link } => self.session.replace(now, link),
+            Command::Suspect { generation, done } => {
+                self.session.suspect(now, generation);
+                self.deliver();
+                // Whoever asked may be gone.
+                let _ = done.send(());
+            }
+            Command::Replace { number } => {
+                // It may have been taken already.
+                let taken = self.board.handover.as_ref().is_some_and(|handover| handover.has_taken(number));
+                if !taken {
+                    self.session.replace(now);
+                }
+            }
             Command::Close => self.session.close(now),
             Command::AbandonAll => self.session.abandon_all(now),
             Command::Leave => self.session.leave(),
@@ -327,6 +342,9 @@ impl Driver {
                 SessionEvent::Dial { link } => self.dial(link),
                 SessionEvent::HangUp { link, ending, reason } => self.hang_up(link, ending, &reason),
                 SessionEvent::State(state) => {
+                    if let (true, Some(handover)) = (state.is_connected(), &self.board.handover) {
+                        handover.note_installed();
+                    }
                     self.board.state.send_replace(state);
                 }
                 SessionEvent::Connected { link, generation, session_id, features } => {
@@ -335,6 +353,7 @@ impl Driver {
                 SessionEvent::Rejected(error) => {
                     self.handshake.send_replace(Handshake::Failed(error));
                 }
+                SessionEvent::Over { reason, state } => self.conclude(&reason, state),
                 SessionEvent::Answer { token, result } => {
                     if let Some(reply) = self.replies.remove(&token) {
                         let _ = reply.send(result);
@@ -366,18 +385,38 @@ impl Driver {
 
     fn hang_up(&mut self, link: LinkId, ending: Ending, reason: &Arc<str>) {
         self.stirred = true;
-        self.board.watches.interrupt();
-        self.board.bodies.end(reason);
+        self.board.watches.interrupt(reason);
+        self.board.bodies.end_of(link, reason);
         if let Some(wire) = self.wire.take_if(|wire| wire.link == link) {
             // An earlier one had its time.
             self.hanging_up = wire.hang_up(ending);
         }
     }
 
+    /// Ends what belongs to the session, and then says that it is over. From that moment on there may be another one, to which
+    /// nothing is to be done from here.
+    fn conclude(&mut self, reason: &Arc<str>, state: ConnectionState) {
+        self.board.bodies.end(reason);
+        if self.connector.is_some() {
+            self.board.watches.interrupt(reason);
+        } else {
+            self.board.watches.end(reason);
+        }
+        self.handshake.send_if_modified(|handshake| {
+            let pending = matches!(handshake, Handshake::Pending);
+            if pending {
+                let disconnected = Disconnected { sent: Sent::Unknown, reason: Arc::clone(reason) };
+                *handshake = Handshake::Failed(disconnected.into());
+            }
+            pending
+        });
+        // Set once, and here only.
+        let _ = self.reason.set(Arc::clone(reason));
+        self.board.state.send_replace(state);
+    }
+
     /// Refuses what is still asked for, and closes the connection.
     async fn finish(mut self, reason: Arc<str>, ending: Ending) {
-        // Set once, and here only.
-        let _ = self.reason.set(Arc::clone(&reason));
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Call { reply, .. } | Command::Follow { reply, .. } = command {
@@ -387,20 +426,6 @@ impl Driver {
         }
         self.replies.clear();
         self.sinks.clear();
-        self.board.bodies.end(&reason);
-        if self.connector.is_some() {
-            self.board.watches.interrupt();
-        } else {
-            self.board.watches.end();
-        }
-        self.handshake.send_if_modified(|handshake| {
-            let pending = matches!(handshake, Handshake::Pending);
-            if pending {
-                let disconnected = Disconnected { sent: Sent::Unknown, reason: Arc::clone(&reason) };
-                *handshake = Handshake::Failed(disconnected.into());
-            }
-            pending
-        });
         drop(self.dialling);
         if let Some(wire) = self.wire {
             wire.close(ending).await;

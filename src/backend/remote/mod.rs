@@ -56,7 +56,7 @@ use self::place::Place;
 use self::process::{AbandonOnDrop, RemoteProcess};
 use crate::backend::{ExecBackend, Features, Spawned};
 use crate::config::ClientConfig;
-use crate::core::session::{Answer, Failure, LinkId, Mode, Op, SIGN_OF_LIFE, Started};
+use crate::core::session::{Answer, Ask, Failure, LinkId, Mode, Op, SIGN_OF_LIFE, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
 use crate::fs::FileSystem;
 use crate::fs::remote::RemoteFileSystem;
@@ -65,7 +65,9 @@ use crate::http::remote::RemoteHttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 use crate::transport::{Connector, ReplaceError, Transport};
-use crate::wire::method::{self, NoParams};
+use crate::wire::RequestId;
+use crate::wire::codec;
+use crate::wire::method::{self, Method as _, NoParams};
 
 pub use self::connection::{Connection, Readiness, Replacement};
 pub use crate::core::session::{ConnectionState, ListedProcess, ProcessState};
@@ -147,14 +149,15 @@ impl Remote {
     }
 
     /// Hands over another connection for the session of a place that was made with [`accepted`](Self::accepted). The present
-    /// one is given up, and the session goes on over the new one: what is returned says whether it does.
+    /// one is given up, also if its handshake is under way, and the session goes on over the new one: what is returned says
+    /// whether it does. While there is no session yet, the new one is a first connection like the former.
     ///
     /// # Errors
     ///
     /// A [`ReplaceError`]; then the present connection stays.
     pub fn replace(&self, transport: Box<dyn Transport>) -> Result<Replacement, ReplaceError> {
-        let (claim, generation) = self.place.replace(transport)?;
-        Ok(Replacement { claim, generation, connection: self.connection() })
+        let claim = self.place.replace(transport)?;
+        Ok(Replacement { claim, connection: self.connection() })
     }
 
     /// Watches the connection: whether it stands, is being made again, or is given up, and why.
@@ -212,12 +215,12 @@ impl Remote {
         let link = self.place.link_anew();
         let state = self.place.state().borrow().clone();
         if let ConnectionState::Connected { generation, .. } = state
-            && tokio::time::timeout(SIGN_OF_LIFE, link.call(Op::Status)).await.is_err()
+            && tokio::time::timeout(SIGN_OF_LIFE, link.call(sign_of_life())).await.is_err()
         {
-            link.send(Command::Suspect { generation });
-            // Dealt with in order: once this has ended, the state is one behind the suspicion. Whether there is a
-            // connection, that state tells.
-            let _ = link.call(Op::Status).await;
+            let (done, suspected) = oneshot::channel();
+            link.send(Command::Suspect { generation, done });
+            // An error means that the session has ended, and its state tells that.
+            let _ = suspected.await;
         }
         self.wait_connected(&link).await
     }
@@ -316,18 +319,24 @@ impl Remote {
         }
     }
 
-    /// Closes the connection and keeps the session's processes; returns the id to resume it by, unless the handshake never
-    /// succeeded. Event streams end in `Disconnected`.
+    /// Closes the connection and keeps the session's processes; returns the id to resume it by, unless no handshake succeeded.
+    /// Event streams end in `Disconnected`. A handshake that is under way is waited for; where nothing has needed a connection
+    /// yet, none is made. Later calls fail.
     ///
     /// # Cancel safety
     ///
     /// Once polled, the connection is closed whether or not the future is dropped.
     pub async fn leave(&self) -> Option<String> {
-        // Without the answer to the handshake there is no id to come back with.
-        let _ = self.ready().await;
-        let link = self.place.present();
-        link.send(Command::Leave);
+        let link = self.place.close();
+        let leaving = LeaveOnDrop(&link);
+        let idle = matches!(*self.place.state().borrow(), ConnectionState::Idle);
+        if !idle {
+            // Without the answer to the handshake there is no id to come back with.
+            self.place.answered().await;
+        }
+        drop(leaving);
         link.ended().await;
+        self.place.note_closed();
         self.session_id()
     }
 }
@@ -381,10 +390,26 @@ impl ExecBackend for Remote {
     }
 
     async fn close(&self) {
-        let link = self.place.present();
+        let link = self.place.close();
         link.send(Command::Close);
         link.ended().await;
+        self.place.note_closed();
     }
+}
+
+/// Leaves the connection, whether or not anybody waits for that.
+struct LeaveOnDrop<'a>(&'a command::Link);
+
+impl Drop for LeaveOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.send(Command::Leave);
+    }
+}
+
+/// A call that any peer answers that lives, and for which there is a place also when all others are taken.
+fn sign_of_life() -> Op {
+    let encode = |id: &RequestId| codec::encode_request::<method::Status>(id, &NoParams);
+    Op::Ask(Box::new(Ask { method: method::Status::NAME, cleanup: true, on: None, encode: Box::new(encode) }))
 }
 
 fn spawned(process_id: ProcessId, control: RemoteProcess, events: events::Events, started: Started) -> Spawned {

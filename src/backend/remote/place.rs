@@ -29,8 +29,6 @@ pub(super) struct Place {
 struct Dial {
     connector: Arc<dyn Connector>,
     config: ClientConfig,
-    /// Where the host hands connections over. Then there is one session.
-    handover: Option<Handover>,
 }
 
 /// The present session.
@@ -42,35 +40,37 @@ struct Current {
     /// How many connections stood before it.
     generations: u64,
     began_at: Instant,
+    /// By this end: no other session is begun.
+    closed: bool,
 }
 
 impl Place {
     /// One session over one connection.
     pub(super) fn over(transport: Box<dyn Transport>, config: ClientConfig, mode: Mode) -> Self {
-        let board = Board::new(&config, Some(transport.peer()));
+        let board = Board::new(&config, Some(transport.peer()), None);
         let (link, handshake) = driver::start(transport, config, mode, board.clone());
-        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now() };
+        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now(), closed: false };
         Self { dial: None, current: Mutex::new(current), board }
     }
 
     /// One session over connections that the host hands over, this one first.
     pub(super) fn accepted(transport: Box<dyn Transport>, config: ClientConfig) -> Self {
         let handover = Handover::with_first(transport);
-        let mut place = Self::dialling(Arc::new(handover.clone()), config);
-        if let Some(dial) = &mut place.dial {
-            dial.handover = Some(handover);
-        }
-        place
+        Self::dialling_with(Arc::new(handover.clone()), config, Some(handover))
     }
 
     /// One session after another, over connections that `connector` makes.
     pub(super) fn dialling(connector: Arc<dyn Connector>, config: ClientConfig) -> Self {
-        let board = Board::new(&config, None);
+        Self::dialling_with(connector, config, None)
+    }
+
+    fn dialling_with(connector: Arc<dyn Connector>, config: ClientConfig, handover: Option<Handover>) -> Self {
+        let board = Board::new(&config, None, handover);
         let beginning = Beginning { epoch: 1, generations: 0, not_before: None };
         let (link, handshake) =
             driver::start_dialling(Arc::clone(&connector), config.clone(), beginning, board.clone());
-        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now() };
-        Self { dial: Some(Dial { connector, config, handover: None }), current: Mutex::new(current), board }
+        let current = Current { link, handshake, epoch: 1, generations: 0, began_at: time::now(), closed: false };
+        Self { dial: Some(Dial { connector, config }), current: Mutex::new(current), board }
     }
 
     /// The session for a new call: if the former one is lost, and there can be another one, that. All who call share it.
@@ -88,17 +88,34 @@ impl Place {
         Arc::clone(&self.lock().link)
     }
 
+    /// Begins no session any more; the present one is to be ended.
+    pub(super) fn close(&self) -> Arc<Link> {
+        let mut current = self.lock();
+        current.closed = true;
+        Arc::clone(&current.link)
+    }
+
+    /// The last session has ended, of a place that was closed.
+    pub(super) fn note_closed(&self) {
+        self.board.state.send_if_modified(|state| {
+            let other = !matches!(state, ConnectionState::Closed);
+            if other {
+                *state = ConnectionState::Closed;
+            }
+            other
+        });
+    }
+
     fn link_unless(&self, refuses: impl FnOnce(End) -> bool) -> Arc<Link> {
         let mut current = self.lock();
-        // The state is that of the present session, and told before its task has quite ended.
-        let state = self.board.state.borrow().clone();
-        let over = current.link.is_over() || state.is_over();
+        // The state is that of the present session, and tells that nothing more is to be done for it. Only a runtime that
+        // is gone leaves none.
+        let over = self.board.state.borrow().is_over() || current.link.is_gone();
         let Some(dial) = self.dial.as_ref().filter(|_| over) else {
             return Arc::clone(&current.link);
         };
-        let closed = matches!(state, ConnectionState::Closed);
-        let single = dial.handover.is_some() || !dial.connector.can_reconnect();
-        if closed || single || refuses(current.end()) {
+        let single = self.board.handover.is_some() || !dial.connector.can_reconnect();
+        if current.closed || single || refuses(current.end()) {
             return Arc::clone(&current.link);
         }
         let generations = match &*current.handshake.borrow() {
@@ -112,24 +129,30 @@ impl Place {
         self.board.state.send_replace(ConnectionState::Connecting);
         let (link, handshake) =
             driver::start_dialling(Arc::clone(&dial.connector), dial.config.clone(), beginning, self.board.clone());
-        *current = Current { link: Arc::clone(&link), handshake, epoch, generations, began_at: time::now() };
+        let began_at = time::now();
+        *current = Current { link: Arc::clone(&link), handshake, epoch, generations, began_at, closed: false };
         link
     }
 
     /// Hands over another connection for the session.
-    pub(super) fn replace(&self, transport: Box<dyn Transport>) -> Result<(Claim, u64), ReplaceError> {
-        let handover = self.dial.as_ref().and_then(|dial| dial.handover.as_ref()).ok_or(ReplaceError::NotAccepted)?;
+    pub(super) fn replace(&self, transport: Box<dyn Transport>) -> Result<Claim, ReplaceError> {
+        let handover = self.board.handover.as_ref().ok_or(ReplaceError::NotAccepted)?;
         let link = self.present();
         if link.is_over() {
             let Disconnected { reason, .. } = link.disconnected(Sent::NotSent);
             return Err(ReplaceError::Closed { reason });
         }
-        let (last, generation) = self.facts(|facts| (facts.link, facts.generation)).ok_or(ReplaceError::NoSession)?;
         let claim = handover.claim().ok_or(ReplaceError::Overlapping)?;
-        // First, so that what is handed over cannot be taken for the connection to give up.
-        link.send(Command::Replace { link: last });
+        link.send(Command::Replace { number: claim.number() });
         claim.hand_over(transport);
-        Ok((claim, generation))
+        Ok(claim)
+    }
+
+    /// Waits until the first handshake of the present session has come to something, without doing anything about it.
+    pub(super) async fn answered(&self) {
+        let mut handshake = self.lock().handshake.clone();
+        // An error means that the task is gone.
+        let _ = handshake.wait_for(|state| !matches!(state, Handshake::Pending)).await;
     }
 
     /// Waits until the peer has answered the first handshake of the present session.

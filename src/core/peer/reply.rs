@@ -135,6 +135,7 @@ pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool)
         offset: reading.offset,
         exit_seq: exit.map(|exit| exit.seq),
         more: reading.more,
+        next_seq: reading.process_next_seq,
         signal: ended.signal,
         timed_out: ended.timed_out,
         limit: ended.limit,

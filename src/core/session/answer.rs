@@ -66,6 +66,7 @@ impl Session {
             return self.answer(token, Err(Failure::Closed));
         };
         route.start = Start::Done;
+        let closing = self.closing.is_some();
         match answer {
             Err(error) => {
                 let process_id = route.process_id.clone();
@@ -78,7 +79,9 @@ impl Session {
                 route.deadline = route.time_limit.and_then(|limit| now.checked_add(limit));
                 let abandoned = route.abandoned;
                 let result = decode::<StartResult>(method::Start::NAME, payload);
-                if abandoned || result.is_err() {
+                // The stop of a place that is being closed was answered before there was a process.
+                let outlived = closing && !route.detached && !route.stopping;
+                if abandoned || outlived || result.is_err() {
                     // Either nobody wants it, or nobody can tell what it is. An earlier stop may have come too soon.
                     route.stopping = false;
                     route.released = true;

@@ -38,6 +38,7 @@ impl Session {
             }
             self.answer(held.token, Err(Failure::Closed));
         }
+        self.take_back_starts();
         // The plain wire has no polite stop, and none for what a closed process left behind.
         let extended = self.features().terminate;
         let grace = if extended { grace } else { Duration::ZERO };
@@ -54,6 +55,16 @@ impl Session {
             self.stop_for_close(now, key, grace);
         }
         self.finish_closing();
+    }
+
+    /// What was not started yet is not started any more.
+    fn take_back_starts(&mut self) {
+        for (call, _) in self.calls.take(|what, sent| sent == Sent::NotSent && matches!(what, Call::Start { .. })) {
+            if let Call::Start { route, token, .. } = call {
+                self.forget(route);
+                self.answer(token, Err(Failure::Closed));
+            }
+        }
     }
 
     /// Leaves the connection and keeps the session.
@@ -105,8 +116,9 @@ impl Session {
         if self.closing.is_none() || !self.may_send() {
             return;
         }
-        let stops = self.calls.iter().any(|call| matches!(call, Call::Stop { .. }));
-        if stops || !self.cleanups.is_empty() {
+        // A process whose start is under way may come about behind its stop.
+        let unsettled = self.calls.iter().any(|call| matches!(call, Call::Stop { .. } | Call::Start { .. }));
+        if unsettled || !self.cleanups.is_empty() {
             return;
         }
         if !self.routes.values().any(|route| route.closing && !route.inbox.is_over()) {
@@ -145,22 +157,24 @@ impl Session {
         if self.is_ended() {
             return;
         }
-        self.publish(match &rejection {
+        let state = match &rejection {
+            Some(_) if self.closing.is_some() => ConnectionState::Closed,
             None => ConnectionState::Closed,
             Some(ConnectError::UnknownSession(_)) if self.facts.is_some() => {
                 ConnectionState::SessionLost { reason: Arc::clone(&reason) }
             }
             Some(_) => ConnectionState::Failed { reason: Arc::clone(&reason) },
-        });
+        };
+        if self.facts.is_none() {
+            let unknown = || Disconnected { sent: Sent::Unknown, reason: Arc::clone(&reason) }.into();
+            self.events.push_back(SessionEvent::Rejected(rejection.clone().unwrap_or_else(unknown)));
+        }
+        self.events.push_back(SessionEvent::Over { reason: Arc::clone(&reason), state });
         if let (Some(ConnectError::Peer(misbehaviour)), Ending::ProtocolError | Ending::TooLarge) = (&rejection, ending)
         {
             for key in self.followed() {
                 self.fail_at_end(key, misbehaviour.clone().into());
             }
-        }
-        if self.facts.is_none() {
-            let unknown = || Disconnected { sent: Sent::Unknown, reason: Arc::clone(&reason) }.into();
-            self.events.push_back(SessionEvent::Rejected(rejection.unwrap_or_else(unknown)));
         }
         self.state = State::Ended { reason: Arc::clone(&reason) };
         let disconnected = |sent| Disconnected { sent, reason: Arc::clone(&reason) };
@@ -178,6 +192,7 @@ impl Session {
             self.fail_at_end(key, disconnected(Sent::Unknown).into());
         }
         self.outbox.clear();
+        self.parked.clear();
         self.greeting.clear();
         self.replies = 0;
         self.unconfirmed.clear();

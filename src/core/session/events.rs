@@ -197,7 +197,7 @@ impl Session {
     }
 
     /// Lets the inbox of a process work, and does what follows from it.
-    fn with_inbox(
+    pub(super) fn with_inbox(
         &mut self,
         now: Instant,
         key: RouteKey,
@@ -300,7 +300,7 @@ impl Session {
         }
         route.failed = true;
         // Nobody can follow it any more, so it must not run on unseen.
-        let kills = matches!(error, WaitError::Peer(_) | WaitError::OutputLost { .. });
+        let kills = matches!(error, WaitError::Peer(_) | WaitError::Remote(_) | WaitError::OutputLost { .. });
         if credits && (kills || matches!(error, WaitError::Failed { .. })) {
             // The peer keeps what it has of it until it hears that this end needs nothing of that.
             route.inbox.discard();

@@ -49,7 +49,7 @@ impl Session {
         if let Some(recovery) = &recovery {
             deadline = deadline.min(recovery.deadline());
         }
-        self.state = State::Handshaking { call, sent: false, deadline, recovery };
+        self.state = State::Handshaking { call, sent: false, deadline, again: None, recovery };
     }
 
     pub(super) fn handle_initialize(&mut self, now: Instant, answer: Result<Payload<'_>, RpcError>) {
@@ -57,7 +57,7 @@ impl Session {
             Ok(payload) => {
                 payload.decode::<InitializeResult>().map_err(|error| error.into_bad_result(Initialize::NAME))
             }
-            Err(error) => return self.reject(now, rejection(error, self.session_id.clone())),
+            Err(error) => return self.handle_refusal(now, rejection(error, self.session_id.clone())),
         };
         let result = match result {
             Ok(result) => result,
@@ -100,10 +100,14 @@ impl Session {
         self.release_held(now);
     }
 
-    /// What waited for the peer's answer goes on, in order.
+    /// What waited for the peer's answer goes on, in order; what is still not known is asked for, and waits on.
     pub(super) fn release_held(&mut self, now: Instant) {
         for Held { token, route, op } in std::mem::take(&mut self.held) {
-            self.dispatch(now, token, route, op);
+            if self.must_wait(&op) {
+                self.hold(token, route, op);
+            } else {
+                self.dispatch(now, token, route, op);
+            }
         }
     }
 
@@ -140,12 +144,37 @@ impl Session {
         if !matches!(self.facts, Some(Facts { info: Info::Unasked, .. })) {
             return true;
         }
-        let Ok(call) = self.calls.admit(Class::Regular, Call::Info) else { return false };
-        self.send::<method::Info>(call, &NoParams);
+        let Ok(call) = self.calls.admit(Class::Ahead, Call::Info) else { return false };
+        self.send_ahead::<method::Info>(call, &NoParams);
         if let Some(facts) = &mut self.facts {
             facts.info = Info::Asked(Vec::new());
         }
         true
+    }
+
+    /// A refusal does not use up the connection: while the peer has not noticed that an earlier one is gone, it is asked again
+    /// over this one.
+    fn handle_refusal(&mut self, now: Instant, error: ConnectError) {
+        if let (ConnectError::SessionAttached(id), State::Handshaking { recovery: Some(recovery), again, .. }) =
+            (&error, &mut self.state)
+            && let Some(at) = recovery.handle_refusal(now, &self.config.recovery.retry, id)
+        {
+            *again = Some(at);
+            return;
+        }
+        self.reject(now, error);
+    }
+
+    pub(super) fn shake_again(&mut self, now: Instant) {
+        let out_of_time = matches!(&self.state, State::Handshaking { recovery: Some(recovery), .. }
+            if recovery.deadline() <= now);
+        if out_of_time {
+            let id = self.session_id.clone().unwrap_or_default();
+            return self.reject(now, ConnectError::SessionAttached(id));
+        }
+        if let State::Handshaking { recovery, .. } = std::mem::replace(&mut self.state, State::Idle) {
+            self.begin_handshake(now, recovery);
+        }
     }
 
     pub(super) fn handshake_timed_out(&mut self, now: Instant) {
@@ -172,7 +201,10 @@ fn initialized() -> Outgoing {
 fn rejection(error: RpcError, resumed: Option<String>) -> ConnectError {
     match (ErrorCode(error.code), resumed) {
         (ErrorCode::SESSION_ATTACHED, Some(id)) => ConnectError::SessionAttached(id),
-        (ErrorCode::INVALID_REQUEST, Some(id)) => ConnectError::UnknownSession(id),
+        // The code stands for other things as well.
+        (ErrorCode::INVALID_REQUEST, Some(id)) if error.message.starts_with("unknown session") => {
+            ConnectError::UnknownSession(id)
+        }
         _ => error.into(),
     }
 }

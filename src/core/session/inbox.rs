@@ -73,6 +73,8 @@ pub(crate) struct Inbox {
     reading: Option<Reading>,
     /// The connection broke, and no read has yet told what happened meanwhile.
     resync: bool,
+    /// The peer says where its answers to reads are cut, so that each can have a limit.
+    bounds_reads: bool,
     limit: Option<LimitExceeded>,
 }
 
@@ -166,6 +168,7 @@ impl Inbox {
             read_failures: 0,
             reading: None,
             resync: false,
+            bounds_reads: false,
             limit: None,
         }
     }
@@ -189,6 +192,12 @@ impl Inbox {
     /// Whether it is followed from some event on, and not from its start.
     pub(crate) const fn is_attached(&self) -> bool {
         self.attached
+    }
+
+    /// Whether the peer says where its answers to reads are cut. Of one that does not, the only answer that is known to be
+    /// whole is one without a limit; such a peer retains little.
+    pub(crate) const fn set_bounds_reads(&mut self, bounds_reads: bool) {
+        self.bounds_reads = bounds_reads;
     }
 
     /// Whether the exit is known, published or not.
@@ -240,7 +249,9 @@ impl Inbox {
         self.hole_since = None;
         self.retry_at = None;
         // Whatever was held is given up with the close among it.
-        self.over |= matches!(self.close, Fact::Known { .. });
+        if matches!(self.close, Fact::Known { .. }) {
+            self.end();
+        }
     }
 
     /// Output came by notification.
@@ -316,7 +327,7 @@ impl Inbox {
         self.hear(closed.seq);
         if self.discarding {
             self.close = Fact::Known { seq: closed.seq, rebuilt: false };
-            self.over = true;
+            self.end();
             return Ok(());
         }
         self.insert_close(closed, false)?;
@@ -342,13 +353,14 @@ impl Inbox {
         if self.over || self.reading.is_some() {
             return None;
         }
-        if self.discarding {
-            return self.resync.then_some(ReadSpec::State);
-        }
         let retries_later = self.retry_at.is_some_and(|at| at > now);
+        if self.discarding {
+            return (self.resync && !retries_later).then_some(ReadSpec::State);
+        }
+        let after_seq = self.order.next().saturating_sub(1);
+        let everything = ReadSpec::CatchUp { after_seq, max_bytes: self.bounds_reads.then_some(self.window_bytes) };
         if self.resync && self.has_caught_up() && !retries_later {
-            let after_seq = self.order.next().saturating_sub(1);
-            return Some(ReadSpec::CatchUp { after_seq, max_bytes: None });
+            return Some(everything);
         }
         if matches!(self.order.peek_next(), Some(Item::Exited(ExitFact { sandbox_denied: None, .. }))) {
             return Some(ReadSpec::Denial);
@@ -356,9 +368,8 @@ impl Inbox {
         if retries_later {
             return None;
         }
-        let after_seq = self.order.next().saturating_sub(1);
         if self.unread && self.has_caught_up() {
-            return Some(ReadSpec::CatchUp { after_seq, max_bytes: None });
+            return Some(everything);
         }
         let due = self.poll_timeout().is_some_and(|deadline| deadline <= now);
         if (self.is_behind() || due) && self.has_caught_up() {
@@ -386,6 +397,7 @@ impl Inbox {
         if self.over {
             return Ok(());
         }
+        self.read_failures = 0;
         if self.discarding {
             if reading.resync {
                 self.take_state(result);
@@ -402,7 +414,6 @@ impl Inbox {
             // It was asked for nobody.
             ReadSpec::State => Ok(()),
             ReadSpec::CatchUp { after_seq, max_bytes } => {
-                self.read_failures = 0;
                 self.check_read(result)?;
                 self.catch_up(after_seq, max_bytes, reading, result, out)?;
                 if self.over { Ok(()) } else { self.publish(now, out) }
@@ -418,19 +429,27 @@ impl Inbox {
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
         let Some(reading) = self.reading.take() else { return Ok(()) };
-        if self.discarding && reading.resync {
-            // It is gone, with its end.
-            self.over = true;
+        if self.over {
+            return Ok(());
         }
-        if self.over || self.discarding {
+        let retries = matches!(error, WaitError::Remote(_)) && self.read_failures < READ_RETRIES;
+        if self.discarding {
+            if !reading.resync {
+                return Ok(());
+            }
+            if matches!(error, WaitError::UnknownProcess(_)) {
+                // It is gone, with its end.
+                self.end();
+            } else if retries {
+                self.retry(now, reading);
+            }
+            // What a peer will not tell of a process that nobody follows is left open: it may run.
             return Ok(());
         }
         match reading.spec {
             ReadSpec::Denial => self.handle_denial(now, false, out),
-            ReadSpec::CatchUp { .. } if matches!(error, WaitError::Remote(_)) && self.read_failures < READ_RETRIES => {
-                self.read_failures += 1;
-                self.retry_at = Some(now + RETRY_DELAY);
-                self.resync |= reading.resync;
+            ReadSpec::CatchUp { .. } if retries => {
+                self.retry(now, reading);
                 Ok(())
             }
             ReadSpec::State => Ok(()),
@@ -438,18 +457,38 @@ impl Inbox {
         }
     }
 
-    /// When a hole has lasted so long that a read must close it, or a read that the peer refused is tried again.
+    /// When a hole has lasted so long that a read must close it, or a read that the peer refused is tried again. There is a
+    /// time only while [`Self::wants_read`] has something to say when it has come.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.over || self.reading.is_some() {
+            return None;
+        }
+        if self.discarding {
+            return self.retry_at.filter(|_| self.resync);
+        }
         let hole = self.hole_since.map(|since| since + HOLE_PATIENCE);
         self.retry_at.or(hole).filter(|_| self.has_caught_up())
     }
 
     /// The events have ended in an error.
     pub(crate) fn fail(&mut self) {
+        self.end();
+    }
+
+    /// Nothing follows, and nothing is waited for any more.
+    fn end(&mut self) {
         self.over = true;
         self.hole_since = None;
         self.retry_at = None;
+        self.resync = false;
         self.order.clear();
+    }
+
+    /// The read is made again, after a while.
+    fn retry(&mut self, now: Instant, reading: Reading) {
+        self.read_failures += 1;
+        self.retry_at = Some(now + RETRY_DELAY);
+        self.resync |= reading.resync;
     }
 
     fn handle_denial(&mut self, now: Instant, denied: bool, out: &mut Vec<Event>) -> Result<(), WaitError> {
@@ -499,8 +538,7 @@ impl Inbox {
                 })
             }
             Item::Closed(closed) => {
-                self.over = true;
-                self.order.clear();
+                self.end();
                 Event::Closed(closed)
             }
         });
@@ -553,6 +591,7 @@ impl Inbox {
         }
         let Some(extension) = &result.longarm else { return Ok(()) };
         self.check_number(extension.offset)?;
+        self.check_number(extension.next_seq.unwrap_or(0))?;
         self.check_totals(Some(extension.total_bytes.into()))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::op::RouteKey;
-use super::{Ending, Session, SessionEvent, State};
+use super::{Call, Ending, Session, SessionEvent, State};
 use crate::core::recovery::{Next, Recovery};
 use crate::error::{ConnectError, TransportError, explain};
 use crate::time::{Instant, after};
@@ -113,9 +113,9 @@ impl Session {
         }
     }
 
-    /// The host has another connection for the session than `link`, which is given up for it if it still stands.
-    pub(crate) fn replace(&mut self, now: Instant, link: LinkId) {
-        if self.is_on(link) {
+    /// The host has another connection for the session. The present one is given up for it, or the attempt at one.
+    pub(crate) fn replace(&mut self, now: Instant) {
+        if self.is_on(self.link) {
             let reason: Arc<str> = "replaced by another connection".into();
             self.lose(now, reason, Ending::Normal, TransportError::Closed(None).into());
         }
@@ -165,6 +165,29 @@ impl Session {
 
     pub(super) fn publish(&mut self, state: ConnectionState) {
         self.events.push_back(SessionEvent::State(state));
+    }
+
+    /// What is not told yet of an outage, if the connection stands again.
+    pub(super) fn settling(&self) -> Option<&Settling> {
+        match &self.state {
+            State::Open { settling } => settling.as_deref(),
+            State::Idle | State::Away(_) | State::Handshaking { .. } | State::Ended { .. } => None,
+        }
+    }
+
+    /// The peer has not told in time what happened to some processes. They fail alone, and are ended there; everything else
+    /// goes on.
+    pub(super) fn settling_timed_out(&mut self, now: Instant) {
+        let State::Open { settling: Some(settling) } = &mut self.state else { return };
+        let late = std::mem::take(&mut settling.reads);
+        let reads = self.calls.take(|what, _| matches!(what, Call::Read { route } if late.contains(route)));
+        self.reads -= reads.len();
+        for key in late {
+            if self.routes.get(&key).is_some_and(|route| route.inbox.is_resyncing()) {
+                self.with_inbox(now, key, |inbox, _| inbox.give_up_resync());
+            }
+        }
+        self.note_settled();
     }
 
     /// The connection stands, and all that happened meanwhile was told.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::handshake::{Facts, Info};
 use super::op::{Failure, RouteKey};
-use super::route::{Kind, Start};
+use super::route::{Kind, Outgoing, Start};
 use super::{Call, Cleanup, ConnectionState, Ending, Session, SessionEvent, State, Token};
 use crate::core::recovery::Recovery;
 use crate::error::{ConnectError, Disconnected, Sent};
@@ -35,6 +35,9 @@ impl Session {
             State::Handshaking { recovery: Some(recovery), .. } => self.try_again(now, recovery, error),
             State::Open { settling: Some(settling) } => {
                 self.publish_recovering(&settling.recovery);
+                // What would be permanent was forgiven.
+                let forgiven = || Disconnected { sent: Sent::NotSent, reason }.into();
+                let error = if error.is_retryable() { error } else { forgiven() };
                 self.try_again(now, Box::new(settling.recovery), error);
             }
             _ => {
@@ -59,8 +62,8 @@ impl Session {
         match &self.state {
             State::Handshaking { .. } => error.is_retryable(),
             State::Open { .. } => match ending {
-                Ending::TooLarge => false,
-                Ending::ProtocolError => self.forgives(now),
+                // What was asked for is not asked for again, so that the next connection may fare better.
+                Ending::ProtocolError | Ending::TooLarge => self.forgives(now),
                 Ending::Normal | Ending::Lost => true,
             },
             State::Idle | State::Away(_) | State::Ended { .. } => false,
@@ -80,7 +83,12 @@ impl Session {
 
     /// Whether a session that is being closed still has something to end at the peer.
     pub(super) fn has_to_stop(&self) -> bool {
-        let live = |route: &super::Route| !route.detached && !route.is_closed() && matches!(route.start, Start::Done);
+        let begun = |start: &Start| match start {
+            Start::Done => true,
+            Start::Called(call) => self.calls.is_sent(*call),
+            Start::Held | Start::Attaching(_) => false,
+        };
+        let live = |route: &super::Route| !route.detached && !route.is_closed() && begun(&route.start);
         self.session_id.is_some() && self.routes.values().any(live)
     }
 
@@ -94,7 +102,9 @@ impl Session {
             self.interrupt_call(call, sent, reason);
         }
         let calls = &self.calls;
-        self.outbox.retain(|outgoing| matches!(outgoing.kind, Kind::Call(call) if calls.contains(call)));
+        let stays = |outgoing: &Outgoing| matches!(outgoing.kind, Kind::Call(call) if calls.contains(call));
+        self.outbox.retain(stays);
+        self.parked.retain(stays);
         self.ack_queued = false;
         for (_, ends) in std::mem::take(&mut self.unconfirmed) {
             self.last_acks.extend(ends);
@@ -204,9 +214,13 @@ impl Session {
         let resyncing = |key: &RouteKey| self.routes.get(key).is_some_and(|route| route.inbox.is_resyncing());
         let reads = keys.into_iter().filter(resyncing).collect();
         self.state = State::Open { settling: Some(Box::new(super::link::Settling { recovery, reads })) };
-        let waiting = std::mem::take(&mut self.outbox);
+        for waiting in std::mem::take(&mut self.outbox) {
+            if let Kind::Call(call) = waiting.kind {
+                self.calls.park(call);
+            }
+            self.parked.push_back(waiting);
+        }
         self.send_urgent(now);
-        self.outbox.extend(waiting);
         self.release_held(now);
         self.note_settled();
     }

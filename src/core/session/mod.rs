@@ -63,7 +63,7 @@ use crate::error::{ConnectError, Disconnected, PeerMisbehaved, RpcError, Sent, W
 use crate::event::Event;
 use crate::info::Features;
 use crate::request::ProcessId;
-use crate::time::Instant;
+use crate::time::{Instant, after};
 use crate::wire::codec::{self, Message, Payload, hot};
 use crate::wire::extension::AckParams;
 use crate::wire::http::BodyDeltaParams;
@@ -103,6 +103,8 @@ pub(crate) struct Session {
     greeting: VecDeque<Outgoing>,
     calls: Calls<Call>,
     outbox: VecDeque<Outgoing>,
+    /// What was asked for while there was no connection, and what has to stay behind it.
+    parked: VecDeque<Outgoing>,
     /// Answers to requests of the peer in the outbox.
     replies: usize,
     /// Calls that wait for what the peer says of itself.
@@ -149,6 +151,8 @@ enum State {
         call: i64,
         sent: bool,
         deadline: Instant,
+        /// The peer still holds the session for an earlier connection, and is asked again then.
+        again: Option<Instant>,
         recovery: Option<Box<Recovery>>,
     },
     Open {
@@ -208,6 +212,8 @@ pub(crate) enum SessionEvent {
     Connected { link: LinkId, generation: u64, session_id: String, features: Features },
     /// No handshake was ever done; the end follows.
     Rejected(ConnectError),
+    /// It is over, and this is its last state. What belongs to it ends before anybody is told; its calls and processes follow.
+    Over { reason: Arc<str>, state: ConnectionState },
     /// A call has ended.
     Answer { token: Token, result: Result<Answer, Failure> },
     /// An event for the reader of a process.
@@ -263,6 +269,8 @@ impl Session {
         let mut session = Self::without_connection(config, nonce);
         session.recovers = recovers;
         session.epoch = epoch;
+        // No two connections of a place have the same number, whichever session they are of.
+        session.link = LinkId(epoch.saturating_sub(1) << 32);
         session.generation = generations;
         session.not_before = not_before;
         session
@@ -286,6 +294,7 @@ impl Session {
             facts: None,
             greeting: VecDeque::new(),
             outbox: VecDeque::new(),
+            parked: VecDeque::new(),
             replies: 0,
             held: VecDeque::new(),
             routes: HashMap::new(),
@@ -352,6 +361,11 @@ impl Session {
         settled: Option<Call>,
         answer: Result<Payload<'_>, RpcError>,
     ) {
+        if matches!(&answer, Err(error) if is_transport_loss(error)) && self.is_awaited(id) {
+            let reason: Arc<str> = "the peer has lost the connection".into();
+            let error = Disconnected { sent: Sent::Unknown, reason: Arc::clone(&reason) };
+            return self.lose(now, reason, Ending::Lost, error.into());
+        }
         if let State::Handshaking { call, sent: true, .. } = &self.state
             && RequestId::Number(*call) == *id
         {
@@ -360,6 +374,13 @@ impl Session {
         if let Some(call) = settled.or_else(|| self.settle(id)) {
             self.handle_answer(now, call, answer);
         }
+    }
+
+    /// Whether an answer of this number has a meaning.
+    fn is_awaited(&self, id: &RequestId) -> bool {
+        let RequestId::Number(id) = id else { return false };
+        let shaking = matches!(&self.state, State::Handshaking { call, sent: true, .. } if call == id);
+        shaking || self.calls.is_sent(*id)
     }
 
     fn settle(&mut self, id: &RequestId) -> Option<Call> {
@@ -378,7 +399,10 @@ impl Session {
             return self.close_now();
         }
         match &self.state {
-            State::Handshaking { deadline, .. } if *deadline <= now => return self.handshake_timed_out(now),
+            State::Handshaking { again: Some(at), .. } if *at <= now => return self.shake_again(now),
+            State::Handshaking { again: None, deadline, .. } if *deadline <= now => {
+                return self.handshake_timed_out(now);
+            }
             State::Away(_) => self.handle_away_timeout(now),
             State::Handshaking { .. } | State::Idle | State::Open { .. } | State::Ended { .. } => {}
         }
@@ -399,9 +423,15 @@ impl Session {
         if self.pauses.len() < pauses {
             self.no_pause_until = Some(now + PAUSE_RECOVERY);
         }
-        while let Some((due, route)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
-            self.timers.remove(&(due, route));
-            self.handle_route_timeout(now, route);
+        if self.settling().is_some_and(|settling| settling.recovery.deadline() <= now) {
+            self.settling_timed_out(now);
+        }
+        // Each has one turn, whatever its own turn or that of another leads to.
+        let due: Vec<_> = self.timers.iter().take_while(|(due, _)| *due <= now).copied().collect();
+        for timer in due {
+            if self.timers.remove(&timer) {
+                self.handle_route_timeout(now, timer.1);
+            }
         }
     }
 
@@ -416,8 +446,10 @@ impl Session {
         if !self.may_send() {
             return None;
         }
+        // What was waited for may have been given up by this end.
+        self.note_settled();
         self.refill(now);
-        while let Some(outgoing) = self.outbox.pop_front() {
+        while let Some(outgoing) = self.outbox.pop_front().or_else(|| self.next_parked()) {
             match outgoing.kind {
                 Kind::Initialize | Kind::Initialized | Kind::Notice => {}
                 Kind::Call(call) if self.calls.contains(call) => self.calls.mark_sent(call),
@@ -433,11 +465,30 @@ impl Session {
         None
     }
 
+    /// The next of what waited, if there is a place for it.
+    fn next_parked(&mut self) -> Option<Outgoing> {
+        match self.parked.front()?.kind {
+            Kind::Call(call) if !self.calls.unpark(call) => None,
+            _ => self.parked.pop_front(),
+        }
+    }
+
     /// Sends a notification, behind what was asked for before it. On a session that is over it has no meaning.
     pub(crate) fn notify(&mut self, bytes: Bytes) {
         if matches!(self.state, State::Open { .. }) {
-            self.outbox.push_back(Outgoing { kind: Kind::Notice, bytes });
+            self.queue(Outgoing { kind: Kind::Notice, bytes });
         }
+    }
+
+    /// Puts down a message, behind all that was asked for before it.
+    fn queue(&mut self, outgoing: Outgoing) {
+        if self.parked.is_empty() {
+            return self.outbox.push_back(outgoing);
+        }
+        if let Kind::Call(call) = outgoing.kind {
+            self.calls.park(call);
+        }
+        self.parked.push_back(outgoing);
     }
 
     /// The next thing that the driver is to do.
@@ -448,9 +499,10 @@ impl Session {
     /// When [`Self::handle_timeout`] is to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let state = match &self.state {
-            State::Handshaking { deadline, .. } => Some(*deadline),
+            State::Handshaking { again, deadline, .. } => Some(again.unwrap_or(*deadline)),
             State::Away(recovery) => Some(recovery.poll_timeout()),
-            State::Idle | State::Open { .. } => None,
+            State::Open { settling } => settling.as_ref().map(|settling| settling.recovery.deadline()),
+            State::Idle => None,
             State::Ended { .. } => return None,
         };
         let closing = self.closing.flatten();
@@ -514,12 +566,19 @@ impl Session {
 
     fn send<M: Method>(&mut self, call: i64, params: &M::Params) {
         let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
+        self.queue(Outgoing { kind: Kind::Call(call), bytes });
+    }
+
+    /// The same for what comes before all that waits.
+    fn send_ahead<M: Method>(&mut self, call: i64, params: &M::Params) {
+        let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
         self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
     }
 
     fn send_ask(&mut self, call: i64, ask: Ask) {
-        let bytes = (ask.encode)(&RequestId::Number(call));
-        self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
+        let cleanup = ask.cleanup;
+        let outgoing = Outgoing { kind: Kind::Call(call), bytes: (ask.encode)(&RequestId::Number(call)) };
+        if cleanup { self.outbox.push_back(outgoing) } else { self.queue(outgoing) }
     }
 
     /// Makes messages of what waits for a place or for its time.
@@ -538,9 +597,8 @@ impl Session {
             self.send_acks();
         }
         // After an outage all processes are asked for at once.
-        let settling = matches!(&self.state, State::Open { settling: Some(_) });
-        let max_reads = if settling { MAX_READS.max(self.calls.limit() / 2) } else { MAX_READS };
-        while self.reads < max_reads && self.calls.has_room() {
+        let max_reads = if self.settling().is_some() { MAX_READS.max(self.calls.limit() / 2) } else { MAX_READS };
+        while self.reads < max_reads && self.calls.admits(Class::Ahead) {
             let Some(route) = self.read_ready.pop_front() else { break };
             self.send_read(now, route);
         }
@@ -554,7 +612,7 @@ impl Session {
                 Cleanup::Stop { route, token, params } => {
                     let stop = Call::Stop { route, token, params: params.clone() };
                     if let Ok(call) = self.calls.admit(Class::Cleanup, stop) {
-                        self.send::<Terminate>(call, &params);
+                        self.send_ahead::<Terminate>(call, &params);
                     }
                 }
                 Cleanup::Ask { token, ask } => {
@@ -572,7 +630,7 @@ impl Session {
     }
 
     fn cleanup_deadline(&self) -> Option<Instant> {
-        self.cleanup_waits_since.map(|since| since + self.config.cleanup_patience)
+        self.cleanup_waits_since.map(|since| after(since, self.config.cleanup_patience))
     }
 
     fn send_acks(&mut self) {
@@ -600,8 +658,10 @@ impl Session {
     }
 
     fn send_read(&mut self, now: Instant, key: RouteKey) {
+        let bounds_reads = self.features().exit;
         let Some(route) = self.routes.get_mut(&key) else { return };
         route.read_queued = false;
+        route.inbox.set_bounds_reads(bounds_reads);
         let Some(spec) = route.inbox.wants_read(now) else { return };
         let params = ReadParams {
             process_id: route.process_id.clone(),
@@ -609,12 +669,17 @@ impl Session {
             max_bytes: spec.max_bytes(),
             wait_ms: Some(0),
         };
-        let Ok(call) = self.calls.admit(Class::Regular, Call::Read { route: key }) else { return };
+        let Ok(call) = self.calls.admit(Class::Ahead, Call::Read { route: key }) else { return };
         route.inbox.handle_read_started(spec);
         self.reads += 1;
-        self.send::<Read>(call, &params);
+        self.send_ahead::<Read>(call, &params);
         self.rearm(now, key);
     }
+}
+
+/// How older peers say that a connection is gone.
+fn is_transport_loss(error: &RpcError) -> bool {
+    error.code == -32_000 && error.message == "JSON-RPC transport closed"
 }
 
 /// Reads under way. They carry up to a window each, so that a few are enough to fill the connection.

@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// Whether the call depends on something that the peer has not said yet.
-    fn must_wait(&self, op: &Op) -> bool {
+    pub(super) fn must_wait(&self, op: &Op) -> bool {
         match (&self.facts, op) {
             (Some(Facts { info: Info::Asked(_) | Info::Unasked, .. }), Op::Start { request }) => {
                 start::needs_answer(request)
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    fn hold(&mut self, token: Token, route: RouteKey, op: Op) {
+    pub(super) fn hold(&mut self, token: Token, route: RouteKey, op: Op) {
         let limit = self.config.max_calls;
         if self.held.len() >= limit || !self.ask_for_info() {
             return self.refuse(token, route, &op, Busy { limit }.into());

@@ -108,9 +108,10 @@ impl FileHandle for RemoteFile {
         });
         let block = block.map_err(|failure| self.failed(method::ReadBlock::NAME, failure));
         let block = block.and_then(|block| block.checked(length));
-        // Nothing was sent by a call that found no place, so that the peer has not closed the file.
+        // Nothing was sent by a call that found no place, so that the peer has not closed the file; and one whose connection is
+        // gone stays so.
         if let Err(error) = &block
-            && !matches!(error, FsError::InvalidRequest(_) | FsError::Busy(_))
+            && !matches!(error, FsError::InvalidRequest(_) | FsError::Busy(_) | FsError::Disconnected(_))
             && !self.closed.swap(true, Ordering::AcqRel)
             && matches!(error, FsError::Peer(_))
         {

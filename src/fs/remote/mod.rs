@@ -27,7 +27,7 @@ use super::{
 };
 use crate::backend::remote::Remote;
 use crate::backend::remote::watches::Wanted;
-use crate::core::session::{Answer, Failure};
+use crate::core::session::{Answer, ConnectionState, Failure, LinkId};
 use crate::error::{Sent, Unsupported};
 use crate::info::{EnvironmentInfo, Features};
 use crate::path_uri::{NativePath, PathConvention, PathUri};
@@ -68,14 +68,37 @@ impl RemoteFileSystem {
         Self { remote, peer: Arc::default(), fail_fast: false }
     }
 
+    /// The connection without which a call is not made: one that fails fast waits for none.
+    fn on(&self) -> Result<Option<LinkId>, FsError> {
+        if !self.fail_fast {
+            return Ok(None);
+        }
+        match self.remote.present_connection() {
+            Some(link) => Ok(Some(link)),
+            None => Err(self.remote.not_connected(Sent::NotSent).into()),
+        }
+    }
+
     /// What the peer is, once it has said so.
     async fn peer(&self) -> Result<Arc<Peer>, FsError> {
+        self.on()?;
         if let Some(peer) = self.peer.get() {
             return Ok(Arc::clone(peer));
         }
-        if self.fail_fast && self.remote.agreed_features().is_none() {
-            return Err(self.remote.not_connected(Sent::NotSent).into());
+        if !self.fail_fast {
+            return self.ask_what_it_is().await;
         }
+        let mut connection = self.remote.connection();
+        tokio::select! {
+            biased;
+            peer = self.ask_what_it_is() => peer,
+            _ = connection.wait_for(|state| matches!(state, ConnectionState::Recovering { .. }) || state.is_over()) => {
+                Err(self.remote.not_connected(Sent::NotSent).into())
+            }
+        }
+    }
+
+    async fn ask_what_it_is(&self) -> Result<Arc<Peer>, FsError> {
         if self.remote.ready().await.is_err() {
             return Err(self.remote.not_connected(Sent::NotSent).into());
         }
@@ -98,7 +121,15 @@ impl RemoteFileSystem {
         M: Method,
         M::Params: Send + 'static,
     {
-        self.remote.ask::<M>(params).await.map_err(|failure| error(failure, asked))
+        self.call_over::<M>(self.on()?, asked, params).await
+    }
+
+    async fn call_over<M>(&self, on: Option<LinkId>, asked: &Asked, params: M::Params) -> Result<M::Result, FsError>
+    where
+        M: Method,
+        M::Params: Send + 'static,
+    {
+        self.remote.ask_over::<M>(on, params).await.map_err(|failure| error(failure, asked))
     }
 }
 
@@ -223,7 +254,15 @@ impl FileSystem for RemoteFileSystem {
         let ask = |watch_id, Wanted { missing, present }| {
             let params = fs::WatchMissingParams { watch_id, missing, present, sandbox: None };
             let asked = &asked;
-            async move { self.call::<method::WatchMissing>(asked, params).await.map(|result| result.watching) }
+            async move {
+                // A watch belongs to its connection, so that none is made over the next one for nobody.
+                let on = match self.on()? {
+                    None => self.remote.standing_connection().await?,
+                    Some(on) => on,
+                };
+                let watch = self.call_over::<method::WatchMissing>(Some(on), asked, params).await;
+                watch.map(|result| result.watching)
+            }
         };
         let changed = self.remote.watches().add(wanted, MAX_MISSING_PATHS, ask).await?;
         let remote = self.remote.clone();

@@ -68,7 +68,7 @@ impl RemoteFileSystem {
             longarm: max_bytes.map(|max_bytes| ReadFileExtension { max_bytes: Some(max_bytes) }),
         };
         let encode = move |id: &RequestId| codec::encode_request::<method::ReadFile>(id, &params);
-        let answer = self.remote.ask_raw(method::ReadFile::NAME, false, encode).await;
+        let answer = self.remote.ask_on(self.on()?, method::ReadFile::NAME, false, encode).await;
         let bytes = answer.and_then(|answer| match file_bytes(answer.clone()) {
             Some((bytes, None)) => Ok(bytes),
             _ => result_of::<method::ReadFile>(&answer).map(|result| result.data_base64.into()),

@@ -24,8 +24,8 @@ use super::{
 use crate::backend::ExecBackend as _;
 use crate::backend::remote::Remote;
 use crate::backend::remote::bodies::{Bound, Found};
-use crate::core::session::Failure;
-use crate::error::{CallError, PeerMisbehaved, Sent, Unsupported};
+use crate::core::session::{Failure, LinkId};
+use crate::error::{CallError, Disconnected, PeerMisbehaved, Sent, Unsupported};
 use crate::info::Features;
 use crate::wire::Base64;
 use crate::wire::http::{CancelParams, CreditParams, RedirectPolicy, RequestExtension, RequestParams, RequestResult};
@@ -58,6 +58,31 @@ impl RemoteHttpClient {
         Ok(self.remote.agreed_features().unwrap_or_default())
     }
 
+    /// Makes a request over a connection that stands, and waits for one. What it is to answer belongs to that connection; if
+    /// that breaks before the request has left, it goes over the next one.
+    async fn ask<T: Ends>(
+        &self,
+        origin: &str,
+        params: impl Fn(LinkId) -> (RequestParams, T) + Send,
+    ) -> Result<(RequestResult, T), HttpError>
+    where
+        T: Send,
+    {
+        loop {
+            let on = self.remote.standing_connection().await?;
+            let (params, mut guard) = params(on);
+            let result = self.remote.ask_over::<method::HttpRequest>(Some(on), params).await;
+            if result.is_err() {
+                guard.end();
+            }
+            match result {
+                Ok(result) => return Ok((result, guard)),
+                Err(Failure::Disconnected(Disconnected { sent: Sent::NotSent, .. })) => {}
+                Err(failure) => return Err(of_failure(failure, origin)),
+            }
+        }
+    }
+
     /// Makes a request whose body is streamed, and held within the bound until it is read.
     async fn open(
         &self,
@@ -67,21 +92,17 @@ impl RemoteHttpClient {
     ) -> Result<StreamedResponse, HttpError> {
         let origin = origin_of(&request.url);
         let bodies = self.remote.bodies();
-        let id = bodies.next_id();
-        let credit_bytes = bodies.add(&id, &origin, bound);
-        let longarm = credit_bytes.map(|bytes| RequestExtension { credit_bytes: Some(bytes), max_body_bytes: None });
-        // From here on, dropping it gives the request up.
-        let mut reader = Reader { remote: self.remote.clone(), id: id.clone(), extended: features.http, ended: false };
-        let result = self.remote.ask::<method::HttpRequest>(params(request, id, true, longarm)).await;
-        match result {
-            Ok(RequestResult { status, headers, .. }) => {
-                Ok(StreamedResponse { status, headers: headers_of(headers), body: HttpBody::new(reader) })
-            }
-            Err(failure) => {
-                reader.ended = true;
-                Err(of_failure(failure, &origin))
-            }
-        }
+        let ask = |on| {
+            let id = bodies.next_id();
+            let credit_bytes = bodies.add(&id, &origin, bound, on);
+            let longarm =
+                credit_bytes.map(|bytes| RequestExtension { credit_bytes: Some(bytes), max_body_bytes: None });
+            // From here on, dropping it gives the request up.
+            let reader = Reader { remote: self.remote.clone(), id: id.clone(), extended: features.http, ended: false };
+            (params(request.clone(), id, true, longarm), reader)
+        };
+        let (RequestResult { status, headers, .. }, reader) = self.ask(&origin, ask).await?;
+        Ok(StreamedResponse { status, headers: headers_of(headers), body: HttpBody::new(reader) })
     }
 }
 
@@ -96,13 +117,15 @@ impl HttpClient for RemoteHttpClient {
             return Ok(HttpResponse { status, headers, body: body.collect(limit).await? });
         }
         let origin = origin_of(&request.url);
-        let id = self.remote.bodies().next_id();
-        let longarm = Some(RequestExtension { credit_bytes: None, max_body_bytes: Some(limit) });
-        let mut cancel = Cancel { remote: &self.remote, id: Some(id.clone()) };
-        let result = self.remote.ask::<method::HttpRequest>(params(request, id, false, longarm)).await;
-        cancel.id = None;
-        let RequestResult { status, headers, body_base64: Base64(body) } =
-            result.map_err(|failure| of_failure(failure, &origin))?;
+        let ask = |_| {
+            let id = self.remote.bodies().next_id();
+            let longarm = Some(RequestExtension { credit_bytes: None, max_body_bytes: Some(limit) });
+            let cancel = Cancel { remote: &self.remote, id: Some(id.clone()) };
+            (params(request.clone(), id, false, longarm), cancel)
+        };
+        let (result, mut cancel) = self.ask(&origin, ask).await?;
+        cancel.end();
+        let RequestResult { status, headers, body_base64: Base64(body) } = result;
         if body.len() as u64 > limit {
             return Err(HttpError::BodyTooLarge { limit });
         }
@@ -144,6 +167,23 @@ impl Drop for Reader {
         if may_come && self.extended && !self.ended {
             self.remote.notify::<method::HttpCancel>(&CancelParams { request_id: std::mem::take(&mut self.id) });
         }
+    }
+}
+
+/// What gives a request up when it is dropped, unless the request has come to an end.
+trait Ends {
+    fn end(&mut self);
+}
+
+impl Ends for Reader {
+    fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Ends for Cancel<'_> {
+    fn end(&mut self) {
+        self.id = None;
     }
 }
 

@@ -132,8 +132,8 @@ fn members_of_answers_and_events_are_as_specified() {
             "chunks": [{"seq": 1, "stream": "pty", "chunk": "aGk="}], "nextSeq": 2, "exited": true, "exitCode": -1, "closed": true,
             "failure": "f", "sandboxDenied": true,
             "longarm": {
-                "totalBytes": {"stdout": 1, "stderr": 2, "pty": 3}, "offset": 4, "exitSeq": 5, "more": true, "signal": "KILL",
-                "timedOut": true, "limit": "time", "cut": true,
+                "totalBytes": {"stdout": 1, "stderr": 2, "pty": 3}, "offset": 4, "exitSeq": 5, "more": true, "nextSeq": 6,
+                "signal": "KILL", "timedOut": true, "limit": "time", "cut": true,
             },
         }),
         &[

@@ -11,8 +11,8 @@ use crate::wire::process::{ReadChunk, ReadResult};
 impl Inbox {
     /// Takes in the answer to a read. After it, everything up to the read's horizon is handed out, as an event or a gap.
     ///
-    /// A read that is complete (it had no limit and was not cut, or returned nothing) knows the process's next number; else
-    /// its horizon is its last chunk, and more must be read.
+    /// A read that is complete (the peer says so, or it had no limit and was not cut, or returned nothing) knows the process's
+    /// next number; else its horizon is its last chunk, and more must be read.
     pub(super) fn catch_up(
         &mut self,
         after_seq: u64,
@@ -22,9 +22,10 @@ impl Inbox {
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
         let cut = result.longarm.is_some_and(|extension| extension.more);
-        let complete = (max_bytes.is_none() && !cut) || result.chunks.is_empty();
+        let told = result.longarm.and_then(|extension| extension.next_seq).filter(|_| !cut);
+        let complete = told.is_some() || (max_bytes.is_none() && !cut) || result.chunks.is_empty();
         let last_chunk = self.check_chunks(after_seq, max_bytes, result)?;
-        let horizon = if complete { result.next_seq.saturating_sub(1) } else { last_chunk };
+        let horizon = if complete { told.unwrap_or(result.next_seq).saturating_sub(1) } else { last_chunk };
         if last_chunk > horizon {
             return Err(bad_result("a chunk beyond the next number"));
         }
@@ -37,6 +38,9 @@ impl Inbox {
             if result.closed && self.close == Fact::Unknown {
                 self.rebuild_close(horizon, last_chunk, result)?;
             }
+        } else {
+            // Until it is, there is no telling what else happened meanwhile.
+            self.resync |= reading.resync;
         }
         if result.exited && self.exit == Fact::Unknown {
             if let Some(seq) = self.place_of_exit(horizon, complete, result) {

@@ -81,9 +81,10 @@ impl Model {
             let chunk = Base64(output.bytes.clone());
             chunks.push(ReadChunk { seq: output.seq, stream: output.stream, chunk });
         }
+        let process_next_seq = self.happened as u64 + 1;
         let next_seq = match (max_bytes, chunks.last()) {
             (Some(_), Some(last)) => last.seq + 1,
-            _ => self.happened as u64 + 1,
+            _ => process_next_seq,
         };
         let exit = past.iter().find_map(|event| match event {
             Event::Exited(exited) => Some(*exited),
@@ -98,11 +99,12 @@ impl Model {
             closed: matches!(past.last(), Some(Event::Closed(_))),
             failure: None,
             sandbox_denied: exit.is_some_and(|exit| exit.sandbox_denied),
-            longarm: self.extended.then_some(ReadExtension {
+            longarm: self.extended.then(|| ReadExtension {
                 total_bytes: TotalBytes { stdout, stderr: 0, pty: 0 },
                 offset,
                 exit_seq: exit.map(|exit| exit.seq),
                 more,
+                next_seq: (!more && next_seq != process_next_seq).then_some(process_next_seq),
                 ..Default::default()
             }),
         }

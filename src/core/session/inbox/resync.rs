@@ -1,6 +1,7 @@
 //! What a broken connection means for the events of a process.
 
 use super::{Fact, Inbox};
+use crate::error::WaitError;
 use crate::wire::process::ReadResult;
 
 impl Inbox {
@@ -21,7 +22,7 @@ impl Inbox {
     /// What became of a process that nobody follows.
     pub(super) fn take_state(&mut self, result: &ReadResult) {
         if self.check_number(result.next_seq).is_err() {
-            self.over = true;
+            // Nothing that it says can be relied on. The process may run.
             return;
         }
         let last = result.next_seq.saturating_sub(1);
@@ -29,6 +30,17 @@ impl Inbox {
         if result.exited && self.exit == Fact::Unknown {
             self.exit = Fact::Known { seq: last, rebuilt: true };
         }
-        self.over |= result.closed || result.failure.is_some();
+        if result.closed || result.failure.is_some() {
+            self.end();
+        }
+    }
+
+    /// The peer has had all the time there was to tell what happened. Nobody can follow the process any more.
+    pub(crate) fn give_up_resync(&mut self) -> Result<(), WaitError> {
+        (self.resync, self.reading, self.retry_at) = (false, None, None);
+        if self.over || self.discarding {
+            return Ok(());
+        }
+        Err(self.violation("no word, for too long after an outage,"))
     }
 }

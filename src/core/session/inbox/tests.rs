@@ -289,6 +289,108 @@ fn a_read_that_is_refused_is_tried_again_a_few_times() {
     assert!(matches!(inbox.handle_read_error(now, refused(), &mut out), Err(WaitError::Remote(_))));
 }
 
+/// The close may come while a read that was refused waits to be made again. Nothing is waited for any more.
+#[test]
+fn a_read_that_was_refused_is_not_made_again_behind_the_close() {
+    let (now, mut out) = (start(), Vec::new());
+    let refused = || WaitError::Remote(crate::error::RpcError { code: -32603, message: "busy".into(), data: None });
+    let after_refusal = |discards: bool, out: &mut Vec<Event>| {
+        let mut inbox = inbox(&config(1_000));
+        if discards {
+            inbox.discard();
+        }
+        inbox.interrupt();
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_error(now, refused(), out).unwrap();
+        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now)), (Some(now + RETRY_DELAY), None));
+        assert!(!inbox.is_over(), "it may run");
+        inbox
+    };
+    for discards in [false, true] {
+        let mut inbox = after_refusal(discards, &mut out);
+        inbox.exited(now, exit(1, Some(true)), &mut out).unwrap();
+        inbox.closed(now, close(2), &mut out).unwrap();
+        assert!(inbox.is_over());
+        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now + RETRY_DELAY)), (None, None));
+    }
+    let mut inbox = after_refusal(false, &mut out);
+    inbox.discard();
+    assert_eq!(inbox.wants_read(now), Some(ReadSpec::State), "it is another question");
+}
+
+/// Whoever refuses to say what became of a process that nobody follows has not said that it is gone.
+#[test]
+fn a_process_that_nobody_follows_is_gone_only_when_the_peer_says_so() {
+    let (mut now, mut out) = (start(), Vec::new());
+    let mut inbox = inbox(&config(1_000));
+    inbox.discard();
+    inbox.interrupt();
+    for _ in 0..=READ_RETRIES {
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        let error = crate::error::RpcError { code: -32603, message: "busy".into(), data: None };
+        inbox.handle_read_error(now, error.into(), &mut out).unwrap();
+        assert!(!inbox.is_over());
+        now += RETRY_DELAY;
+    }
+    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now), inbox.is_resyncing()), (None, None, false));
+    inbox.interrupt();
+    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_error(now, WaitError::UnknownProcess(ProcessId::new("p")), &mut out).unwrap();
+    assert!(inbox.is_over());
+}
+
+/// What happened in an outage comes in pieces of at most the window, however much the peer retains.
+#[test]
+fn catching_up_goes_on_until_it_is_whole() {
+    for (chunks, closes) in [(30, true), (30, false), (3, true), (0, true)] {
+        let (now, mut out) = (start(), Vec::new());
+        let mut model = Model::new(&vec![100; chunks], chunks, 64, true);
+        let mut inbox = inbox(&config(1_000));
+        feed(&mut inbox, now, model.happen().unwrap(), &mut out).unwrap();
+        while model.happened < model.events.len() - usize::from(!closes) {
+            model.happen();
+        }
+        inbox.interrupt();
+        inbox.set_bounds_reads(true);
+        let mut reads = 0;
+        while inbox.is_resyncing() {
+            let spec = inbox.wants_read(now).unwrap();
+            assert_eq!(spec.max_bytes(), Some(1_000));
+            inbox.handle_read_started(spec);
+            inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
+            consume_all(&mut inbox, now, &mut out);
+            reads += 1;
+        }
+        assert_eq!(check(&model, 0, &out), 0, "{chunks} chunks");
+        assert_eq!(inbox.is_over(), closes);
+        assert_eq!(reads, chunks.div_ceil(10).max(1));
+    }
+}
+
+/// What comes live behind a part that is not read yet is let go, and read in its turn: it is not the peer's fault, however
+/// much it is.
+#[test]
+fn a_process_that_goes_on_while_it_is_caught_up_is_not_failed() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut model = Model::new(&[100; 80], 80, 99, true);
+    let mut inbox = inbox(&config(1_000));
+    for _ in 0..30 {
+        model.happen();
+    }
+    inbox.interrupt();
+    inbox.set_bounds_reads(true);
+    let spec = inbox.wants_read(now).unwrap();
+    inbox.handle_read_started(spec);
+    let first = model.read(spec.after_seq(), spec.max_bytes());
+    inbox.handle_read(now, &first, &mut out).unwrap();
+    while let Some(event) = model.happen() {
+        feed(&mut inbox, now, event, &mut out).unwrap();
+    }
+    settle(&mut inbox, &model, now, &mut out);
+    assert_eq!(check(&model, 0, &out), 0);
+    assert!(inbox.is_over());
+}
+
 #[test]
 fn attaching_behind_the_close_says_so() {
     let (now, mut model) = (start(), Model::new(&[10], 1, 9, false));

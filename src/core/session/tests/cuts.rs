@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use super::pair::World;
 use super::*;
 use crate::error::Disconnected;
+use crate::wire::method;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     Start(u64),
     Write(u64, usize),
     CloseStdin(u64),
@@ -34,11 +35,21 @@ enum Step {
     Repeat(usize),
     OldEnds,
     Wait(u64),
+    /// A call that concerns no process; one that belongs to the connection, or one that may wait for the next.
+    Ask(bool),
+    /// The next reads are refused.
+    Refuse(usize),
+    /// Reads are not answered from now on, or are again.
+    Mute(bool),
+    /// The host has another connection.
+    Replace,
+    /// The place is closed.
+    CloseAll,
 }
 
-const ROUTES: u64 = 6;
+pub(super) const ROUTES: u64 = 6;
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let route = || 1..=ROUTES;
     // Most messages are shorter than the long pieces, so that cuts strike headers, bodies and between them.
     let bytes = || prop_oneof![3 => 1_usize..40, 3 => 40_usize..400, 1 => Just(usize::MAX >> 1)];
@@ -66,14 +77,20 @@ fn step() -> impl Strategy<Value = Step> {
         8 => prop::bool::weighted(0.8).prop_map(Step::Dial),
         2 => (0_usize..40).prop_map(Step::Repeat),
         1 => Just(Step::OldEnds),
+        1 => any::<bool>().prop_map(Step::Ask),
+        1 => (0_usize..6).prop_map(Step::Refuse),
+        1 => Just(Step::Replace),
         6 => (0_u64..200).prop_map(Step::Wait),
     ]
 }
 
+/// Longer than any test takes.
+const AGES: Duration = Duration::from_secs(1_000_000);
+
 /// What the host knows of a process that it asked for.
 #[derive(Debug, Default)]
-struct Asked {
-    start: Option<Token>,
+pub(super) struct Asked {
+    pub(super) start: Option<Token>,
     /// Each write and what it ended in, by its token, and the byte that it is made of.
     writes: Vec<(Token, u8, usize)>,
     /// Nobody waits for its end, or it was ended.
@@ -82,18 +99,18 @@ struct Asked {
     killed: bool,
 }
 
-struct Play {
-    world: World,
-    asked: BTreeMap<u64, Asked>,
-    tokens: Vec<Token>,
+pub(super) struct Play {
+    pub(super) world: World,
+    pub(super) asked: BTreeMap<u64, Asked>,
+    pub(super) tokens: Vec<Token>,
     byte: u8,
 }
 
 impl Play {
-    fn new(extended: bool) -> Self {
+    pub(super) fn new(extended: bool, deadline: Duration) -> Self {
         // A plain peer loses nothing while its bound is not reached.
         let window = if extended { 100 } else { 1 << 20 };
-        Self { world: World::new(extended, window), asked: BTreeMap::new(), tokens: Vec::new(), byte: 0 }
+        Self { world: World::new(extended, window, deadline), asked: BTreeMap::new(), tokens: Vec::new(), byte: 0 }
     }
 
     fn submit(&mut self, route: u64, op: Op) -> Token {
@@ -107,7 +124,7 @@ impl Play {
         start.is_some_and(|start| matches!(self.world.client.answer(start), Some(Ok(Answer::Started(_)))))
     }
 
-    fn apply(&mut self, step: Step) {
+    pub(super) fn apply(&mut self, step: Step) {
         let now = self.world.client.now;
         let name = |route| process_id(route).as_str().to_owned();
         match step {
@@ -167,13 +184,28 @@ impl Play {
             Step::Repeat(which) => self.world.repeat(which),
             Step::OldEnds => self.world.old_connection_ends(),
             Step::Wait(millis) => self.world.pass(Duration::from_millis(millis)),
+            Step::Ask(bound) => {
+                let encode = |id: &RequestId| codec::encode_request::<method::Status>(id, &method::NoParams);
+                let on = bound.then_some(self.world.client.session.link);
+                let ask = Ask { method: method::Status::NAME, cleanup: false, on, encode: Box::new(encode) };
+                self.submit(0, Op::Ask(Box::new(ask)));
+            }
+            Step::Refuse(reads) => self.world.refuse = reads,
+            Step::Mute(mute) => self.world.mute = mute,
+            Step::Replace => {
+                self.world.client.session.replace(now);
+                self.world.client.drain();
+                self.world.note_hang_ups();
+            }
+            Step::CloseAll => self.world.client.session.close(now),
             Step::Start(_) | Step::Write(..) | Step::CloseStdin(_) | Step::Terminate(_) | Step::Release(_) => {}
         }
         self.world.client.drain();
     }
 
     /// Lets everything come to its end: every process that is wanted ends by itself.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
+        self.world.refuse = 0;
         for _ in 0..2 {
             let routes: Vec<_> = (1..=ROUTES).collect();
             self.world.settle(60, |world| routes.iter().for_each(|route| world.client.consume(*route)));
@@ -269,7 +301,7 @@ impl Play {
 }
 
 /// 2,000 unless `LONGARM_CASES` says otherwise.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     std::env::var("LONGARM_CASES").ok().map_or(2_000, |text| text.parse().expect("LONGARM_CASES is a number"))
 }
 
@@ -278,7 +310,7 @@ proptest! {
 
     #[test]
     fn a_connection_may_break_and_nothing_else_may(steps in vec(step(), 0..250), extended in any::<bool>()) {
-        let mut play = Play::new(extended);
+        let mut play = Play::new(extended, AGES);
         for step in steps {
             play.apply(step);
         }
@@ -291,7 +323,7 @@ proptest! {
 #[test]
 fn any_byte_may_be_the_last_one_of_its_connection() {
     let run = |cut_at: Option<usize>| {
-        let mut play = Play::new(true);
+        let mut play = Play::new(true, AGES);
         play.apply(Step::Start(1));
         play.apply(Step::Start(2));
         let mut was_cut = false;

@@ -27,12 +27,15 @@ fn a_resumed_session_waits_for_its_answer() {
 
 #[test]
 fn refusals_of_a_resume_are_told_apart() {
-    for (code, expected) in [(-32600, "unknown session old"), (-32010, "session old is attached to another connection")]
-    {
+    let cases = [
+        (-32600, "unknown session id old", "unknown session old"),
+        (-32010, "no", "session old is attached to another connection"),
+    ];
+    for (code, said, expected) in cases {
         let mut harness = Harness::with_config(Mode::Resume("old".into()), ClientConfig::default());
         harness.sent();
         let token = harness.submit(1, Op::Status);
-        harness.receive(&json!({"id": 1, "error": {"code": code, "message": "no"}}));
+        harness.receive(&json!({"id": 1, "error": {"code": code, "message": said}}));
         let rejected = harness.rejected.as_ref().unwrap();
         assert_eq!(rejected.to_string(), expected);
         assert_eq!(rejected.is_retryable(), code == -32010);

@@ -3,8 +3,10 @@
 mod asks;
 mod calls;
 mod cuts;
+mod deadlines;
 mod handshake;
 mod hostile;
+mod outages;
 mod pair;
 mod processes;
 mod properties;
@@ -134,7 +136,7 @@ impl Harness {
             match event {
                 SessionEvent::Dial { link } => self.dials.push(link),
                 SessionEvent::HangUp { link, .. } => self.hung_up.push(link),
-                SessionEvent::State(state) => self.states.push(state),
+                SessionEvent::State(state) | SessionEvent::Over { state, .. } => self.states.push(state),
                 SessionEvent::Connected { features, .. } => self.connected = Some(features),
                 SessionEvent::Rejected(error) => self.rejected = Some(error),
                 SessionEvent::Answer { token, result } => {

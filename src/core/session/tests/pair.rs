@@ -84,12 +84,17 @@ pub(super) struct World {
     counter: u8,
     /// Bytes that have crossed, for tests that cut by count.
     pub(super) crossed: usize,
+    /// So many reads are refused next, but not more than three of one process in a row.
+    pub(super) refuse: usize,
+    refused: BTreeMap<String, usize>,
+    /// Reads are not answered at all.
+    pub(super) mute: bool,
 }
 
 impl World {
-    pub(super) fn new(extended: bool, window: usize) -> Self {
+    pub(super) fn new(extended: bool, window: usize, deadline: Duration) -> Self {
         let mut config = ClientConfig { max_calls: 16, max_calls_extended: 32, ..ClientConfig::default() };
-        config.recovery.deadline = Duration::from_secs(1_000_000);
+        config.recovery.deadline = deadline;
         config.initialize_timeout = Duration::from_secs(1_000_000);
         config.cleanup_patience = Duration::from_secs(1_000_000);
         config.output.retained_bytes = window;
@@ -110,12 +115,16 @@ impl World {
             extended,
             counter: 0,
             crossed: 0,
+            refuse: 0,
+            refused: BTreeMap::new(),
+            mute: false,
         }
     }
 
     /// The client's attempt at a connection succeeds, or not.
     pub(super) fn dial(&mut self, well: bool) {
         let Some(link) = self.client.dials.pop() else { return };
+        self.note_hang_ups();
         let error = ConnectError::TimedOut { what: "it", limit: Duration::ZERO };
         let result = if well { Ok(()) } else { Err(error) };
         if self.client.session.handle_dialled(self.client.now, link, result) {
@@ -150,6 +159,19 @@ impl World {
         let line = Bytes::from(line);
         let Some(wire) = &mut self.wire else { return };
         if let Some(session) = wire.session {
+            let message: Value = serde_json::from_slice(&line).unwrap();
+            if message["method"] == "process/read" {
+                let refused = self.refused.entry(message["params"]["processId"].to_string()).or_default();
+                if self.mute {
+                    return;
+                }
+                if self.refuse > 0 && *refused < 3 {
+                    (self.refuse, *refused) = (self.refuse - 1, *refused + 1);
+                    let error = json!({"id": message["id"], "error": {"code": -32603, "message": "busy"}});
+                    return wire.back.send(error.to_string().as_bytes());
+                }
+                *refused = 0;
+            }
             let session = &mut self.sessions[session];
             session.peer.handle_message(now, &line).expect("the client keeps to the protocol");
             return session.collect();
@@ -229,13 +251,17 @@ impl World {
     }
 
     pub(super) fn server_notices(&mut self) {
+        self.note_hang_ups();
         for session in std::mem::take(&mut self.unnoticed) {
             let session = &mut self.sessions[session];
             session.peer.handle_disconnect(self.client.now);
             session.attached = false;
             session.collect();
         }
-        // The client gave the connection up by itself.
+    }
+
+    /// The client gave a connection up by itself.
+    pub(super) fn note_hang_ups(&mut self) {
         let hung_up = std::mem::take(&mut self.client.hung_up);
         if self.wire.as_ref().is_some_and(|wire| hung_up.contains(&wire.link)) {
             self.cut();

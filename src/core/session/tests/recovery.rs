@@ -3,11 +3,11 @@
 use super::*;
 use crate::error::{Disconnected, Sent};
 
-const RETRY: Duration = Duration::from_millis(100);
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 impl Harness {
     /// A session that dials, and whose first connection stands.
-    fn dialled(features: &[&str]) -> Self {
+    pub(super) fn dialled(features: &[&str]) -> Self {
         let now = Instant::now();
         let session = Session::dialling(ClientConfig::default(), "nonce", true, 1, 0, None);
         let mut harness = Self::with_session(session, now);
@@ -20,18 +20,18 @@ impl Harness {
         harness
     }
 
-    fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.states.last().is_some_and(ConnectionState::is_connected)
     }
 
-    fn answer_dial(&mut self) {
+    pub(super) fn answer_dial(&mut self) {
         let link = self.dials.pop().expect("a dial");
         assert!(self.session.handle_dialled(self.now, link, Ok(())), "it is wanted");
         self.drain();
     }
 
     /// Passes time until the session dials, connects it, and takes the resume.
-    fn redial(&mut self) -> Value {
+    pub(super) fn redial(&mut self) -> Value {
         self.wait(RETRY);
         self.answer_dial();
         let initialize = self.sent_one();
@@ -39,7 +39,7 @@ impl Harness {
         initialize
     }
 
-    fn resumed(&mut self, features: &[&str]) -> Vec<Value> {
+    pub(super) fn resumed(&mut self, features: &[&str]) -> Vec<Value> {
         let initialize = self.redial();
         self.receive(&json!({"id": initialize["id"], "result": initialize_result(features)}));
         let sent = self.sent();
@@ -47,12 +47,12 @@ impl Harness {
         sent[1..].to_vec()
     }
 
-    fn unknown(&self, token: Token) -> bool {
+    pub(super) fn unknown(&self, token: Token) -> bool {
         matches!(self.failure(token), Failure::Disconnected(Disconnected { sent: Sent::Unknown, .. }))
     }
 }
 
-fn read_result(chunks: &[(u64, &str)], next_seq: u64, exited: bool, closed: bool) -> Value {
+pub(super) fn read_result(chunks: &[(u64, &str)], next_seq: u64, exited: bool, closed: bool) -> Value {
     let chunks: Vec<_> =
         chunks.iter().map(|(seq, chunk)| json!({"seq": seq, "stream": "stdout", "chunk": chunk})).collect();
     json!({
@@ -304,7 +304,8 @@ fn permanent_errors_end_it_at_once_and_an_attached_session_is_tried_again() {
     harness.receive(&json!({"id": resume["id"], "error": attached}));
     assert!(harness.end.is_none());
     assert!(harness.sent().is_empty());
-    let resume = harness.redial();
+    harness.wait(RETRY);
+    let resume = harness.sent_one();
     harness.receive(&json!({"id": resume["id"], "error": {"code": -32600, "message": "unknown session id s"}}));
     assert!(matches!(harness.states.last(), Some(ConnectionState::SessionLost { .. })), "{:?}", harness.states);
     assert!(matches!(harness.failure(waiting), Failure::Disconnected(Disconnected { sent: Sent::NotSent, .. })));
@@ -375,16 +376,6 @@ fn a_peer_that_breaks_the_protocol_again_and_again_is_given_up() {
         harness.resumed(&[]);
     }
     assert_eq!(harness.end.unwrap().1, Ending::ProtocolError);
-}
-
-#[test]
-fn what_is_too_large_once_is_not_asked_for_again() {
-    let mut harness = Harness::dialled(&[]);
-    let link = harness.session.link;
-    let error = TransportError::MessageTooLarge { size_bytes: None, limit_bytes: 9 };
-    harness.session.handle_disconnect(harness.now, link, &error);
-    harness.drain();
-    assert_eq!(harness.end.unwrap().1, Ending::TooLarge);
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! What must hold also when a peer does not do its part: deadlines are kept, everything ends, and what is closed is ended.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::cuts::{Play, ROUTES, Step, cases, step};
+use super::*;
+
+const DEADLINE: Duration = Duration::from_secs(5);
+
+fn hostile_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        60 => step(),
+        2 => any::<bool>().prop_map(Step::Mute),
+        2 => (0_usize..9).prop_map(Step::Refuse),
+        2 => (0_u64..3_000).prop_map(Step::Wait),
+    ]
+}
+
+/// A play whose every step is looked at.
+struct Watched {
+    play: Play,
+    closed_at: Option<Instant>,
+    /// What ran in the session when it had ended by being closed.
+    left: Option<(Instant, Vec<String>)>,
+}
+
+impl Watched {
+    fn apply(&mut self, step: Step) {
+        if let Step::CloseAll = step {
+            self.closed_at.get_or_insert(self.play.world.client.now);
+        }
+        self.play.apply(step);
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let client = &self.play.world.client;
+        if let (None, Some(ConnectionState::Recovering { deadline, .. })) = (&client.end, client.states.last()) {
+            assert!(client.now <= *deadline, "it is given up when it says so");
+        }
+        let by_this_end = client.end.as_ref().is_some_and(|(reason, _)| **reason == *"closed by this end");
+        if by_this_end && self.left.is_none() {
+            let session_id = client.session.session_id.clone();
+            let sessions = &self.play.world.sessions;
+            let session = sessions.iter().find(|session| Some(session.peer.session_id()) == session_id.as_deref());
+            let children = session.into_iter().flat_map(|session| session.children.values());
+            let left = children.filter(|child| !child.exited).map(|child| child.id.clone()).collect();
+            self.left = Some((client.now, left));
+        }
+    }
+
+    /// Nothing is due twice at one moment.
+    fn wait(&mut self, millis: u64) {
+        self.apply(Step::Wait(millis));
+        let client = &self.play.world.client;
+        let due = client.session.poll_timeout();
+        assert!(due.is_none_or(|due| due > client.now), "{due:?} at {:?}: {:?}", client.now, client.states.last());
+    }
+
+    fn settle(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.play.world.settle(1, |world| (1..=ROUTES).for_each(|route| world.client.consume(route)));
+            self.look();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn deadlines_are_kept_and_everything_ends(
+        steps in vec(hostile_step(), 0..250),
+        extended in any::<bool>(),
+        closes in any::<Option<u8>>(),
+    ) {
+        let mut watched = Watched { play: Play::new(extended, DEADLINE), closed_at: None, left: None };
+        for (index, step) in steps.into_iter().enumerate() {
+            if closes.is_some_and(|at| usize::from(at) == index) {
+                watched.apply(Step::CloseAll);
+            }
+            match step {
+                Step::Wait(millis) => watched.wait(millis),
+                step => watched.apply(step),
+            }
+        }
+        // The peer does its part again, and is asked anew for what it never answered.
+        watched.apply(Step::Refuse(0));
+        watched.apply(Step::Mute(false));
+        watched.apply(Step::Cut);
+        watched.settle(120);
+        let names: Vec<_> = (1..=ROUTES).map(|route| process_id(route).as_str().to_owned()).collect();
+        let running: Vec<_> = watched.play.world.sessions.iter().flat_map(|session| session.children.values())
+            .filter(|child| !child.exited).map(|child| child.id.clone()).collect();
+        for name in &names {
+            watched.play.world.exit(name);
+            watched.play.world.close(name);
+        }
+        watched.settle(60);
+        let client = &watched.play.world.client;
+        for token in &watched.play.tokens {
+            prop_assert!(client.answer(*token).is_some(), "{:?} is not answered", token);
+        }
+        prop_assert_eq!(client.answers.len(), watched.play.tokens.len());
+        if client.end.is_none() {
+            let connected = client.states.last().is_some_and(ConnectionState::is_connected);
+            prop_assert!(connected || matches!(client.states.last(), None | Some(ConnectionState::Connecting)), "{:?}", client.states);
+            // Whoever cannot be followed any more does not run on.
+            for (route, error) in &client.failures {
+                let name = process_id(route.0);
+                prop_assert!(!running.iter().any(|id| id == name.as_str()), "{name} runs on after {error:?}");
+            }
+        }
+        if let (Some(closed_at), Some(left)) = (watched.closed_at, &watched.left) {
+            let (ended_at, left) = left;
+            let grace = if extended { ClientConfig::default().close_grace } else { Duration::ZERO };
+            let out_of_time = *ended_at >= closed_at + grace + CLOSE_PATIENCE;
+            prop_assert!(left.is_empty() || out_of_time, "{left:?} run on");
+        }
+    }
+}
