@@ -6,7 +6,8 @@
 //! - *echo*: 64 bytes to `cat` and back, alone and while 256 MiB are being read on the same connection, median and the
 //!   slowest of a hundred.
 //!
-//! `cargo bench --bench files`; without `--bench` each row runs briefly, to see that it works. Both sides alternate, so that a
+//! `cargo bench --bench files`; without `--bench` each row runs briefly, to see that it works. `-- websocket` measures only
+//! the places whose name has that in it. Both sides alternate, so that a
 //! busy machine slows both; the ratio is what counts. A server has a thread of its own.
 #![allow(missing_docs, reason = "a program")]
 
@@ -27,6 +28,8 @@ use tokio::runtime::{Builder, Runtime};
 
 fn main() {
     let quick = !std::env::args().any(|arg| arg == "--bench");
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
+    let wants = |name: &str| name.contains(&wanted);
     let size = if quick {
         Size { small: 100, whole: 1, blocks: 1, bytes: 16 << 20, echoes: 100 }
     } else {
@@ -35,11 +38,18 @@ fn main() {
     let dir = tempfile::tempdir().expect("a directory");
     let one_thread = || Builder::new_current_thread().enable_all().build().expect("a runtime");
     let two_threads = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    measure("local, one thread", &one_thread(), std::future::ready(Environment::local()), dir.path(), &size);
-    measure("local, two threads", &two_threads, std::future::ready(Environment::local()), dir.path(), &size);
-    measure("memory", &one_thread(), over_memory(), dir.path(), &size);
+    for (name, runtime) in [("local, one thread", &one_thread()), ("local, two threads", &two_threads)] {
+        if wants(name) {
+            measure(name, runtime, std::future::ready(Environment::local()), dir.path(), &size);
+        }
+    }
+    if wants("memory") {
+        measure("memory", &one_thread(), over_memory(), dir.path(), &size);
+    }
     #[cfg(feature = "websocket")]
-    measure("websocket", &one_thread(), over_websocket(), dir.path(), &size);
+    if wants("websocket") {
+        measure("websocket", &one_thread(), over_websocket(), dir.path(), &size);
+    }
 }
 
 struct Size {

@@ -189,8 +189,8 @@ pub struct ServerConfig {
     /// reads wait. A whole file that is larger is read when nothing else is on its way. What directories hold counts as 1
     /// MiB until it is there.
     pub max_file_bytes_in_flight: usize,
-    /// Bytes in one answer about files. 64 MiB, which is what clients accept. A walk that has more to say is cut, and says
-    /// so; other calls are refused with size and limit.
+    /// Bytes in one answer about files, or to an HTTP request. 64 MiB, which is what clients accept. A walk that has more to
+    /// say is cut, and says so; other calls are refused with size and limit.
     pub max_answer_bytes: usize,
     /// HTTP requests of one connection that are under way, bodies included. 256; one more is refused.
     pub max_http_requests: usize,

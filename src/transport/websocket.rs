@@ -1,7 +1,7 @@
 //! WebSocket: one text message each, on TCP, with every limit set.
 //!
 //! [`connect`] and [`WebSocketConnector`] are the client's side, [`Listener`] is the server's. Text and binary messages
-//! are accepted, also in fragments; messages are sent as text, in one frame up to 16 MiB and in fragments above. There is no
+//! are accepted, also in fragments; messages are sent as text, in one frame up to 512 KiB and in fragments above. There is no
 //! compression and no TLS: in front of an untrusted network, put a tunnel or a proxy.
 //!
 //! An end of the connection without a close frame is an ordinary disconnect, as the reference never sends one. This

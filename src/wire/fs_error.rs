@@ -49,13 +49,17 @@ impl Asked {
     }
 }
 
-/// The error answer that stands for `error` of a call of `method`; with all that it names, if the peer is to have that.
-pub fn to_rpc(error: &FsError, method: &str, detailed: bool) -> RpcError {
+/// The error answer that stands for `error` of a call of `method` that says this of links; with all that it names, if the
+/// peer is to have that.
+pub fn to_rpc(error: &FsError, method: &str, symlinks: Symlinks, detailed: bool) -> RpcError {
     // A server in front of another one passes its answers on as they are.
     if let FsError::Remote(answer) = error {
         return answer.clone();
     }
-    let (code, message) = code_and_text(error, method);
+    let (code, message) = match (error, symlinks) {
+        (FsError::NotAFile { .. }, Symlinks::Refuse) => (ErrorCode::INVALID_REQUEST, NOT_A_REGULAR_FILE.into()),
+        _ => code_and_text(error, method),
+    };
     let longarm = if detailed { Detail::of(error) } else { None };
     let kind = if let FsError::Sandbox(refusal) = error { sandbox_kind(refusal) } else { None };
     let data = Data { kind, longarm };

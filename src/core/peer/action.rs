@@ -141,6 +141,42 @@ pub(crate) enum FileJob {
     PrivateDirectory,
 }
 
+impl FileJob {
+    /// Whether half of a job would be worse than none or all of it.
+    pub(super) const fn changes(&self) -> bool {
+        match self {
+            Self::Write { .. }
+            | Self::WriteBlock { .. }
+            | Self::Open { mode: OpenMode::Replace | OpenMode::Update, .. }
+            | Self::Close { .. }
+            | Self::CreateDirectory { .. }
+            | Self::Remove { .. }
+            | Self::Copy { .. }
+            | Self::PrivateDirectory => true,
+            Self::Open { mode: OpenMode::Read, .. }
+            | Self::Read { .. }
+            | Self::ReadBlock { .. }
+            | Self::Canonicalize { .. }
+            | Self::Metadata { .. }
+            | Self::ReadDirectory { .. }
+            | Self::Walk { .. }
+            | Self::Watch { .. } => false,
+        }
+    }
+
+    /// What it says of links.
+    pub(super) const fn symlinks(&self) -> Symlinks {
+        match self {
+            Self::Read { options: ReadOptions { symlinks, .. }, .. }
+            | Self::Write { options: WriteOptions { symlinks, .. }, .. }
+            | Self::CreateDirectory { options: CreateDirectoryOptions { symlinks, .. }, .. }
+            | Self::Remove { options: RemoveOptions { symlinks, .. }, .. }
+            | Self::Metadata { symlinks, .. } => *symlinks,
+            _ => Symlinks::Follow,
+        }
+    }
+}
+
 /// What a job on files yields.
 #[derive(Debug)]
 pub(crate) enum FileResult {

@@ -32,7 +32,7 @@ use super::reply::Reply;
 use super::request::{Call, FileRequest};
 use crate::fs::{
     CopyOptions, CreateDirectoryOptions, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, ReadOptions,
-    RemoveOptions, WriteOptions,
+    RemoveOptions, Symlinks, WriteOptions,
 };
 use crate::path_uri::PathUri;
 use crate::sandbox::SandboxError;
@@ -83,6 +83,8 @@ struct Running {
     begun: bool,
     /// Whether it changes something.
     changes: bool,
+    /// What it says of links.
+    symlinks: Symlinks,
     /// Towards a whole file that is read: how to read it again with a larger limit.
     whole: Option<WholeRead>,
 }
@@ -238,7 +240,7 @@ impl Peer {
 
     fn refuse_file(&mut self, call: Call, method: &str, error: &FsError) {
         let detailed = self.features().fs;
-        self.answer(call, Reply::Fault(fs_error::to_rpc(error, method, detailed).into()));
+        self.answer(call, Reply::Fault(fs_error::to_rpc(error, method, Symlinks::Follow, detailed).into()));
     }
 
     fn run_file(&mut self, call: Call, method: &'static str, handle: Option<String>, job: FileJob) -> Option<Ticket> {
@@ -251,7 +253,10 @@ impl Peer {
         let files = &mut self.connection.as_mut()?.files;
         let again = running.reserved > 0;
         files.held_bytes -= running.reserved;
-        files.running.insert(ticket, Running { reserved, begun: false, changes: changes(&job), ..running });
+        files.running.insert(
+            ticket,
+            Running { reserved, begun: false, changes: job.changes(), symlinks: job.symlinks(), ..running },
+        );
         if again {
             // It has had its turn.
             files.waiting.push_front((ticket, job));
@@ -414,7 +419,7 @@ impl Peer {
                 *limit = largest;
             }
         }
-        let Running { call, method, reserved, handle, .. } = running;
+        let Running { call, method, reserved, handle, symlinks: of_links, .. } = running;
         if let Some(id) = &handle
             && let Some(handle) = files.handles.get_mut(id)
         {
@@ -441,7 +446,7 @@ impl Peer {
             // The place has its own names.
             named.clone_from(id);
         }
-        let reply = self.file_reply(result, method, handle.as_deref());
+        let reply = self.file_reply(result, method, of_links, handle.as_deref());
         let reply = fit::fitting(reply, &call.id, method, self.config.max_answer_bytes);
         if let Some(connection) = &mut self.connection {
             connection.files.held_bytes -= reserved;
@@ -468,7 +473,13 @@ impl Peer {
         }
     }
 
-    fn file_reply(&self, result: Result<FileResult, FsError>, method: &str, handle: Option<&str>) -> Reply {
+    fn file_reply(
+        &self,
+        result: Result<FileResult, FsError>,
+        method: &str,
+        of_links: Symlinks,
+        handle: Option<&str>,
+    ) -> Reply {
         let detailed = self.features().fs;
         match result {
             Ok(FileResult::Done) => Reply::Empty,
@@ -482,7 +493,7 @@ impl Peer {
             }),
             Ok(FileResult::Walk(walk)) => Reply::Walk(fs::WalkResult::of(walk, detailed)),
             Ok(FileResult::Watching(watching)) => Reply::Watching(watching),
-            Err(error) => Reply::Fault(fs_error::to_rpc(&error, method, detailed).into()),
+            Err(error) => Reply::Fault(fs_error::to_rpc(&error, method, of_links, detailed).into()),
         }
     }
 
@@ -549,29 +560,16 @@ impl Files {
 
 impl Running {
     fn new(call: Call, method: &'static str, handle: Option<String>) -> Self {
-        Self { call, method, reserved: 0, handle, begun: false, changes: false, whole: None }
-    }
-}
-
-/// Whether half of a job would be worse than none or all of it.
-fn changes(job: &FileJob) -> bool {
-    match job {
-        FileJob::Write { .. }
-        | FileJob::WriteBlock { .. }
-        | FileJob::Open { mode: OpenMode::Replace | OpenMode::Update, .. }
-        | FileJob::Close { .. }
-        | FileJob::CreateDirectory { .. }
-        | FileJob::Remove { .. }
-        | FileJob::Copy { .. }
-        | FileJob::PrivateDirectory => true,
-        FileJob::Open { mode: OpenMode::Read, .. }
-        | FileJob::Read { .. }
-        | FileJob::ReadBlock { .. }
-        | FileJob::Canonicalize { .. }
-        | FileJob::Metadata { .. }
-        | FileJob::ReadDirectory { .. }
-        | FileJob::Walk { .. }
-        | FileJob::Watch { .. } => false,
+        Self {
+            call,
+            method,
+            reserved: 0,
+            handle,
+            begun: false,
+            changes: false,
+            symlinks: Symlinks::Follow,
+            whole: None,
+        }
     }
 }
 

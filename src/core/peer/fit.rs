@@ -1,5 +1,5 @@
-//! Answers about files that would be larger than a message may be: no peer takes them, and with the connection it would
-//! lose everything else as well.
+//! Answers about files, and to HTTP requests, that would be larger than a message may be: no peer takes them, and with the
+//! connection it would lose everything else as well.
 
 use std::io;
 
@@ -13,24 +13,35 @@ use crate::wire::fs::WalkResult;
 /// The answer itself, if its message has at most `limit` bytes; else as much of it as has, if a part can be told from
 /// the whole, or an error that says the size and the limit.
 pub(super) fn fitting(mut reply: Reply, id: &RequestId, method: &str, limit: usize) -> Reply {
-    // No byte takes more than six in JSON, so that most answers need not be measured.
-    if reply.content_bytes().saturating_mul(6).saturating_add(AROUND) <= limit {
-        return reply;
-    }
+    let Some(mut bytes) = excess(&reply, id, limit) else { return reply };
     if let Reply::Walk(walk) = &mut reply {
         // Once for the message, and once for what the result has around its items.
         cut(walk, limit.saturating_sub(2 * AROUND + length(id)));
-    }
-    let bytes = encoded_length(&reply).saturating_add(AROUND + length(id));
-    if bytes <= limit {
-        return reply;
+        match excess(&reply, id, limit) {
+            Some(left) => bytes = left,
+            None => return reply,
+        }
     }
     let text = format!("the answer to {method} would have {bytes} bytes, and the limit of a message is {limit} bytes");
-    Reply::Fault(Fault::invalid_request(text))
+    Reply::Fault(if matches!(reply, Reply::Http(_)) {
+        Fault::internal(format!("http/request failed: {text}"))
+    } else {
+        Fault::invalid_request(text)
+    })
 }
 
 /// More than an answer has around its content and its id.
 const AROUND: usize = 256;
+
+/// How large the message of an answer would be, if that is more than `limit`.
+fn excess(reply: &Reply, id: &RequestId, limit: usize) -> Option<usize> {
+    // No byte takes more than six in JSON, so that most answers need not be measured.
+    if reply.content_bytes().saturating_mul(6).saturating_add(AROUND) <= limit {
+        return None;
+    }
+    let bytes = encoded_length(reply).saturating_add(AROUND + length(id));
+    (bytes > limit).then_some(bytes)
+}
 
 fn encoded_length(reply: &Reply) -> usize {
     let base64 = |bytes: usize| bytes.div_ceil(3).saturating_mul(4);
@@ -39,6 +50,8 @@ fn encoded_length(reply: &Reply) -> usize {
         Reply::Block(block) => base64(block.bytes.len()),
         Reply::Directory(result) => length(result),
         Reply::Walk(result) => length(result),
+        // Its members, without those bytes.
+        Reply::Http(result) => length(&result.headers).saturating_add(base64(result.body_base64.0.len())),
         other => other.content_bytes().saturating_mul(6),
     }
 }

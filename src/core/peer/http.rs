@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::action::{Action, HttpHead, HttpKey};
 use super::fault::Fault;
+use super::fit;
 use super::reply::Reply;
 use super::request::Call;
 use super::{MAX_REQUEST_ID_BYTES, Peer, Turn};
@@ -28,7 +29,8 @@ use crate::http::{HttpError, HttpRequest, InvalidHttpRequest, Redirects, Request
 use crate::wire::http::{
     BodyDeltaParams, CancelParams, CreditParams, RedirectPolicy, RequestParams, RequestResult, ResponseHeader,
 };
-use crate::wire::{Base64, codec, http_error, method};
+use crate::wire::method::{self, Method};
+use crate::wire::{Base64, codec, fs, http_error};
 
 /// What a connection has of HTTP.
 #[derive(Debug, Default)]
@@ -126,7 +128,8 @@ impl Http {
 impl Peer {
     pub(super) fn http(&mut self, call: Call, params: RequestParams) {
         let extension = params.longarm.filter(|_| self.features().http).unwrap_or_default();
-        let largest = self.config.max_http_body_bytes;
+        // What surrounds the bytes of a file in a message also surrounds those of a body.
+        let largest = self.config.max_http_body_bytes.min(fs::whole_file_bytes(self.config.max_answer_bytes));
         let wanted = if params.stream_response {
             Wanted::Streamed { credit_bytes: extension.credit_bytes }
         } else {
@@ -169,16 +172,26 @@ impl Peer {
         else {
             return;
         };
-        self.actions.push_back(Action::PullBody { exchange });
         let phase = match wanted {
             Wanted::Whole { limit } => Phase::Collecting { call, head, body: BytesMut::new(), limit },
             Wanted::Streamed { credit_bytes } => {
-                self.answer(call, response(head, Bytes::new()));
+                let reply = self.fitting_response(&call, head, Bytes::new());
+                let is_refused = matches!(reply, Reply::Fault(_));
+                self.answer(call, reply);
+                if is_refused {
+                    // No body follows an answer that does not fit.
+                    if let Some(connection) = &mut self.connection {
+                        connection.http.streams.remove(&request_id);
+                    }
+                    self.actions.push_back(Action::ForgetHttp { exchange });
+                    return;
+                }
                 Phase::Streaming(Body { last_seq: 0, sent_bytes: 0, credit_bytes, next: Next::Pulled, in_round: false })
             }
         };
         if let Some(connection) = &mut self.connection {
             connection.http.exchanges.insert(exchange, Exchange { request_id, phase });
+            self.actions.push_back(Action::PullBody { exchange });
         }
     }
 
@@ -223,7 +236,13 @@ impl Peer {
         let Some(Exchange { phase, .. }) = http.exchanges.remove(&exchange) else { return };
         let Phase::Collecting { call, head, body, .. } = phase else { return };
         http.collected_bytes -= body.len();
-        self.answer_bulky(call, response(head, body.freeze()));
+        let reply = self.fitting_response(&call, head, body.freeze());
+        self.answer_bulky(call, reply);
+    }
+
+    /// The response as an answer, if a message may be so large.
+    fn fitting_response(&self, call: &Call, head: HttpHead, body: Bytes) -> Reply {
+        fit::fitting(response(head, body), &call.id, method::HttpRequest::NAME, self.config.max_answer_bytes)
     }
 
     /// Answers a request that failed. Of a stream whose head was told, the body has an end of its own.

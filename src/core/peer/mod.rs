@@ -78,6 +78,7 @@ use super::stdin_queue::StdinQueue;
 use crate::config::ServerConfig;
 use crate::error::{Busy, PeerMisbehaved, RpcError, WaitError};
 use crate::event::Event;
+use crate::fs::Symlinks;
 use crate::info::{EnvironmentInfo, Features};
 use crate::request::ProcessId;
 use crate::time::{Instant, after};
@@ -341,6 +342,12 @@ impl Peer {
             self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteBlock(write))));
             return Ok(());
         }
+        if self.offers.files
+            && let Some((id, write)) = codec::hot::decode_write_file(message, &config.messages)
+        {
+            self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteFile(write))));
+            return Ok(());
+        }
         let offers = self.offers;
         match codec::decode(message, &config.messages) {
             Err(malformed) => self.push_answer(RequestId::MALFORMED, Reply::Fault(Fault::malformed(&malformed))),
@@ -403,7 +410,7 @@ impl Peer {
                 // Such a client knows that it may ask again.
                 (Request::File(_), Refusal::TooMany(text)) if self.features().fs => {
                     let limit = self.connection.as_ref().map_or(0, |connection| connection.calls);
-                    let busy = fs_error::to_rpc(&Busy { limit }.into(), "", true);
+                    let busy = fs_error::to_rpc(&Busy { limit }.into(), "", Symlinks::Follow, true);
                     RpcError { message: text, ..busy }.into()
                 }
                 (_, Refusal::Never(text) | Refusal::TooMany(text)) => Fault::invalid_request(text),

@@ -25,15 +25,16 @@ use super::{
     MAX_MISSING_PATHS, Metadata, MissingWatch, OpenMode, ReadOptions, RemoveOptions, RequestPath, Symlinks, Walk,
     WalkOptions, WriteOptions,
 };
-use crate::backend::remote::Remote;
 use crate::backend::remote::watches::Wanted;
+use crate::backend::remote::{Remote, result_of};
 use crate::core::session::{Answer, ConnectionState, Failure, LinkId};
 use crate::error::{Sent, Unsupported};
 use crate::info::{EnvironmentInfo, Features};
 use crate::path_uri::{NativePath, PathConvention, PathUri};
+use crate::wire::codec::hot;
 use crate::wire::fs_error::{self, Asked};
 use crate::wire::method::{self, Method, NoParams};
-use crate::wire::{Base64, follow_symlinks, fs};
+use crate::wire::{Base64, RequestId, follow_symlinks, fs};
 
 /// The files of the place behind a [`Remote`].
 #[derive(Clone, Debug)]
@@ -154,7 +155,10 @@ impl FileSystem for RemoteFileSystem {
             longarm: options.fsync.then_some(fs::WriteFileExtension { fsync: true }),
         };
         let asked = Asked { symlinks: options.symlinks, ..Asked::new(method::WriteFile::NAME, path) };
-        self.call::<method::WriteFile>(&asked, params).await.map(drop)
+        let encode = move |id: &RequestId| hot::encode_write_file(id, &params);
+        let answer = self.remote.ask_on(self.on()?, method::WriteFile::NAME, false, encode).await;
+        let done = answer.and_then(|answer| result_of::<method::WriteFile>(&answer));
+        done.map(drop).map_err(|failure| error(failure, &asked))
     }
 
     async fn open(&self, path: RequestPath, mode: OpenMode) -> Result<Box<dyn FileHandle>, FsError> {

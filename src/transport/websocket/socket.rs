@@ -420,8 +420,9 @@ fn close_error(frame: Option<CloseFrame>) -> Option<TransportError> {
     Some(TransportError::Closed(Some(text)))
 }
 
-/// The reference drops a connection for a larger frame.
-const MAX_SENT_FRAME_BYTES: usize = 16 << 20;
+/// Larger messages leave in several frames. With each piece that the socket takes, the library moves up all that is left of a
+/// frame; and the reference drops a connection for one of more than 16 MiB.
+const MAX_SENT_FRAME_BYTES: usize = 512 << 10;
 /// Small messages gather up to here and leave together. The library never holds more than this and one frame.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// Room for answers to pings beside the largest frame.

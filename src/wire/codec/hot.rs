@@ -10,12 +10,14 @@
 use base64_simd::STANDARD;
 use bytes::Bytes;
 
-use super::encode::{push_id, push_json};
+use super::encode::{encode_request, push_id, push_json};
 use crate::config::MessageLimits;
 use crate::event::OutputStream;
+use crate::path_uri::PathUri;
 use crate::request::ProcessId;
 use crate::wire::bytes::Base64;
-use crate::wire::fs::WriteBlockParams;
+use crate::wire::fs::{LateBase64, WriteBlockParams, WriteFileExtension, WriteFileParams};
+use crate::wire::method;
 use crate::wire::process::WriteParams;
 use crate::wire::request_id::RequestId;
 use crate::wire::scalars::stream_name;
@@ -204,6 +206,66 @@ pub fn decode_write_block(message: &[u8], limits: &MessageLimits) -> Option<(Req
     Some((id, WriteBlockParams { handle_id: handle_id.into(), offset, chunk: chunk.into() }))
 }
 
+/// Encodes an `fs/writeFile` request.
+pub fn encode_write_file(id: &RequestId, params: &WriteFileParams) -> Bytes {
+    let WriteFileParams { path, data_base64: LateBase64(Ok(Base64(data))), follow_symlinks, sandbox: None, longarm } =
+        params
+    else {
+        return encode_request::<method::WriteFile>(id, params);
+    };
+    let small_parts = SMALL_PARTS_BYTES + id_length(id) + path.as_str().len();
+    let mut out = Vec::with_capacity(small_parts + base64_length(data));
+    out.extend_from_slice(ID);
+    push_id(&mut out, id);
+    out.extend_from_slice(WRITE_FILE_HEAD.strip_suffix(b"\"").unwrap_or(WRITE_FILE_HEAD));
+    push_json(&mut out, path);
+    out.extend_from_slice(DATA.strip_prefix(b"\"").unwrap_or(DATA));
+    STANDARD.encode_append(data, &mut out);
+    out.extend_from_slice(b"\"");
+    if let Some(follow) = follow_symlinks {
+        out.extend_from_slice(if *follow { FOLLOW } else { NO_FOLLOW });
+    }
+    out.extend_from_slice(NO_SANDBOX);
+    if let Some(WriteFileExtension { fsync }) = longarm {
+        out.extend_from_slice(if *fsync { FSYNC } else { NO_FSYNC });
+    }
+    out.extend_from_slice(b"}}");
+    out.into()
+}
+
+/// Decodes an `fs/writeFile` request of the usual layout. None: ask [`decode`](super::decode).
+pub fn decode_write_file(message: &[u8], limits: &MessageLimits) -> Option<(RequestId, WriteFileParams)> {
+    let (id, rest) = id(message.strip_prefix(ID)?)?;
+    let (path, rest) = plain_text(rest.strip_prefix(WRITE_FILE_HEAD)?)?;
+    within(message, limits, WRITE_FILE_VALUES)?;
+    (WRITE_FILE_CONTAINERS <= limits.max_json_depth).then_some(())?;
+    let rest = rest.strip_prefix(DATA)?;
+    let (data, rest) = rest.split_at_checked(memchr::memchr(b'"', rest)?)?;
+    let (follow_symlinks, rest) = either(rest.strip_prefix(b"\"")?, FOLLOW, NO_FOLLOW);
+    let rest = rest.strip_prefix(NO_SANDBOX).unwrap_or(rest);
+    let (fsync, rest) = either(rest, FSYNC, NO_FSYNC);
+    (rest == b"}}").then_some(())?;
+    let params = WriteFileParams {
+        path: PathUri::parse(path).ok()?,
+        data_base64: LateBase64(Ok(base64(data)?.into())),
+        follow_symlinks,
+        sandbox: None,
+        longarm: fsync.map(|fsync| WriteFileExtension { fsync }),
+    };
+    Some((id, params))
+}
+
+/// Which of two texts comes next, if one does, and what follows it.
+fn either<'a>(bytes: &'a [u8], yes: &[u8], no: &[u8]) -> (Option<bool>, &'a [u8]) {
+    if let Some(rest) = bytes.strip_prefix(yes) {
+        return (Some(true), rest);
+    }
+    match bytes.strip_prefix(no) {
+        Some(rest) => (Some(false), rest),
+        None => (None, bytes),
+    }
+}
+
 /// The length of an id's text, unless it is a number, which is short.
 fn id_length(id: &RequestId) -> usize {
     match id {
@@ -274,6 +336,18 @@ const FILE_HEAD: &[u8] = b",\"result\":{\"dataBase64\":\"";
 const WRITE_BLOCK_HEAD: &[u8] = b",\"method\":\"fs/writeBlock\",\"params\":{\"handleId\":\"";
 const OFFSET: &[u8] = b"\",\"offset\":";
 
+const WRITE_FILE_HEAD: &[u8] = b",\"method\":\"fs/writeFile\",\"params\":{\"path\":\"";
+const DATA: &[u8] = b"\",\"dataBase64\":\"";
+const FOLLOW: &[u8] = b",\"followSymlinks\":true";
+const NO_FOLLOW: &[u8] = b",\"followSymlinks\":false";
+const NO_SANDBOX: &[u8] = b",\"sandbox\":null";
+const FSYNC: &[u8] = b",\"longarm\":{\"fsync\":true}";
+const NO_FSYNC: &[u8] = b",\"longarm\":{\"fsync\":false}";
+
+/// The values of a write of a whole file: three objects, the id, the method, two members and three that may be there.
+const WRITE_FILE_VALUES: usize = 10;
+const WRITE_FILE_CONTAINERS: usize = 3;
+
 /// The values of an answer with a block: two objects, the id, and two members.
 const BLOCK_VALUES: usize = 5;
 
@@ -295,4 +369,4 @@ const CONTAINERS: usize = 2;
 const MAX_DIGITS: usize = 20;
 
 /// More than the fixed parts of a write take.
-const SMALL_PARTS_BYTES: usize = 128;
+const SMALL_PARTS_BYTES: usize = 192;

@@ -288,6 +288,57 @@ fn bytes_of_files_are_what_the_plain_encoder_makes_of_them() {
 }
 
 #[test]
+fn a_whole_file_is_written_as_the_plain_encoder_has_it() {
+    use crate::wire::fs::{LateBase64, WriteFileExtension, WriteFileParams};
+
+    let limits = MessageLimits::default();
+    let longarm = [None, Some(false), Some(true)].map(|fsync| fsync.map(|fsync| WriteFileExtension { fsync }));
+    for id in [RequestId::Number(0), RequestId::from("a")] {
+        for follow_symlinks in [None, Some(false), Some(true)] {
+            for longarm in longarm {
+                for length in [0, 1, 2, 3, 1000] {
+                    let params = WriteFileParams {
+                        path: "file:///a%20b".parse().unwrap(),
+                        data_base64: LateBase64(Ok(bytes::Bytes::from(vec![0xA5; length]).into())),
+                        follow_symlinks,
+                        sandbox: None,
+                        longarm,
+                    };
+                    let message = hot::encode_write_file(&id, &params);
+                    assert_eq!(message, encode_request::<method::WriteFile>(&id, &params));
+                    let decoded = hot::decode_write_file(&message, &limits).unwrap();
+                    assert_eq!(decoded, (id.clone(), params));
+                    // What the short way takes, the long way reads likewise.
+                    let Ok(Message::Request { params: payload, .. }) = decode(&message, &limits) else { panic!() };
+                    assert_eq!(payload.decode::<WriteFileParams>().unwrap(), decoded.1);
+                }
+            }
+        }
+    }
+    let usual = r#"{"id":1,"method":"fs/writeFile","params":{"path":"file:///a","dataBase64":"aGk="}}"#;
+    assert!(hot::decode_write_file(usual.as_bytes(), &limits).is_some());
+    for (what, with) in [
+        ("aGk=\"", "aGk=\",\"sandbox\":{}"),
+        ("aGk=\"", "aGk=\",\"sandbox\":null,\"followSymlinks\":true"),
+        ("aGk=\"", "aGk=\",\"followSymlinks\":true,\"followSymlinks\":true"),
+        ("aGk=\"", "aGk=\",\"followSymlinks\":null"),
+        ("aGk=\"", "aGk=\",\"longarm\":{}"),
+        ("aGk=\"", "aGk=\",\"more\":1"),
+        ("aGk=", "aGk"),
+        ("aGk=", "a\\u0047k="),
+        ("file:///a", "a"),
+        ("file:///a", "file:///\\u0061"),
+        ("}}", "}"),
+        ("}}", "}} "),
+        ("\"id\":1", "\"id\":1.0"),
+    ] {
+        assert_eq!(hot::decode_write_file(usual.replacen(what, with, 1).as_bytes(), &limits), None, "{with}");
+    }
+    let small = MessageLimits { max_json_values: 9, ..limits };
+    assert!(hot::decode_write_file(usual.as_bytes(), &small).is_none());
+}
+
+#[test]
 fn the_short_way_of_blocks_leaves_what_is_not_of_the_usual_layout() {
     let limits = MessageLimits::default();
     for text in [

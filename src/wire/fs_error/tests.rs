@@ -127,7 +127,7 @@ fn shown(error: &FsError) -> String {
 #[test]
 fn every_error_has_its_code_and_text_and_is_made_again_from_them() {
     for (error, method, code, text) in rows() {
-        let answer = to_rpc(&error, method, false);
+        let answer = to_rpc(&error, method, Symlinks::Follow, false);
         assert_eq!((answer.code, answer.message.as_str(), &answer.data), (code, text, &None), "{error:?}");
         assert_eq!(shown(&from_rpc(answer, &asked(method))), shown(&error));
     }
@@ -136,7 +136,7 @@ fn every_error_has_its_code_and_text_and_is_made_again_from_them() {
 #[test]
 fn a_peer_with_the_feature_gets_the_same_error_with_all_that_it_names() {
     for (error, method, code, text) in rows().into_iter().chain(more_rows()) {
-        let answer = to_rpc(&error, method, true);
+        let answer = to_rpc(&error, method, Symlinks::Follow, true);
         assert_eq!(answer.code, code, "{error:?}");
         assert!(answer.message.contains(text), "{error:?}: {}", answer.message);
         assert!(answer.data.is_some(), "{error:?}");
@@ -149,6 +149,16 @@ fn a_peer_with_the_feature_gets_the_same_error_with_all_that_it_names() {
             }
             _ => assert_eq!(shown(&made), shown(&error)),
         }
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_has_another_text_where_links_are_refused() {
+    for detailed in [false, true] {
+        let error = FsError::NotAFile { path: "/a".into() };
+        let answer = to_rpc(&error, READ, Symlinks::Refuse, detailed);
+        assert_eq!((answer.code, answer.message.as_str()), (-32600, "path is not a regular file"));
+        assert_eq!(shown(&from_rpc(answer, &asked(READ))), shown(&error));
     }
 }
 
@@ -178,7 +188,7 @@ fn what_is_not_known_stays_as_it_came() {
         let answer = RpcError { code, message: text.into(), data: Some("[1]".into()) };
         let made = from_rpc(answer.clone(), &asked(READ));
         assert_eq!(shown(&made), shown(&FsError::Remote(answer.clone())));
-        assert_eq!(to_rpc(&made, READ, true), answer);
+        assert_eq!(to_rpc(&made, READ, Symlinks::Follow, true), answer);
     }
     let answer = ErrorCode::METHOD_NOT_FOUND.error("no");
     let FsError::Unsupported(unsupported) = from_rpc(answer, &asked(READ)) else { panic!() };

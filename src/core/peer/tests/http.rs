@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::http::{HttpError, HttpRequest};
+use crate::wire::fs;
 
 impl Rig {
     /// Asks for a request, and takes what it becomes.
@@ -293,6 +294,55 @@ fn what_is_collected_has_a_bound_each_and_together() {
     rig.head(three);
     rig.body(three, Ok(Some(b"0123456789")));
     rig.expect_pull(three);
+}
+
+#[test]
+fn an_answer_is_never_larger_than_a_message_may_be() {
+    const LIMIT: usize = 64 << 10;
+    let mut rig = Rig::with(|config| config.max_answer_bytes = LIMIT);
+    rig.attach(false);
+    // A body is given up when it is known not to fit.
+    let (id, exchange, _) = rig.exchange(whole("a"));
+    rig.head(exchange);
+    let fitting = fs::whole_file_bytes(LIMIT) as usize;
+    rig.body(exchange, Ok(Some(&vec![1; fitting])));
+    rig.expect_pull(exchange);
+    rig.body(exchange, Ok(Some(&[1])));
+    rig.expect_forgotten(exchange);
+    let refused = rig.out().pop().unwrap();
+    assert_eq!(refused["id"], id);
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains(&format!("larger than {fitting} bytes")),
+        "{refused}"
+    );
+    // One that just fits does.
+    let (id, exchange, _) = rig.exchange(whole("a"));
+    rig.head(exchange);
+    rig.body(exchange, Ok(Some(&vec![1; fitting])));
+    rig.expect_pull(exchange);
+    rig.body(exchange, Ok(None));
+    let answer = rig.out().pop().unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["status"]), (&json!(id), &json!(200)));
+    assert!(answer.to_string().len() <= LIMIT);
+    // Headers count as well, streamed or not; the stream's id is free then.
+    let large = || HttpHead { status: 200, headers: [("a".to_owned(), "b".repeat(LIMIT))].into_iter().collect() };
+    let text = format!("and the limit of a message is {LIMIT} bytes");
+    let (id, exchange, _) = rig.exchange(whole("a"));
+    rig.complete(Completion::HttpHead { exchange, result: Ok(large()) });
+    rig.expect_pull(exchange);
+    rig.body(exchange, Ok(None));
+    let refused = rig.out().pop().unwrap();
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(id), &json!(-32603)));
+    assert!(refused["error"]["message"].as_str().unwrap().ends_with(&text), "{refused}");
+    for _ in 0..2 {
+        let (id, exchange, _) = rig.exchange(streamed("s"));
+        rig.complete(Completion::HttpHead { exchange, result: Ok(large()) });
+        rig.expect_forgotten(exchange);
+        let refused = rig.out();
+        assert_eq!(refused.len(), 1, "no body follows");
+        assert_eq!(refused[0]["id"], id);
+        assert!(refused[0]["error"]["message"].as_str().unwrap().ends_with(&text), "{refused:?}");
+    }
 }
 
 #[test]
