@@ -192,7 +192,7 @@ async fn entries_say_what_their_targets_are_and_lead_to_themselves() {
 #[tokio::test]
 async fn a_hundred_thousand_entries_are_listed() {
     const ENTRIES: usize = 100_000;
-    let scratch = Scratch::new();
+    let scratch = Scratch::in_memory();
     let first = scratch.file("first", "");
     // Names are cheaper than files, as long as one file can have so many.
     let mut target = first;

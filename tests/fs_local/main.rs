@@ -3,9 +3,11 @@
 
 mod blocks;
 mod directories;
+mod killed;
 mod metadata_kept;
 mod paths;
 mod place;
+mod races;
 mod roles;
 mod streams;
 mod support;

@@ -28,6 +28,14 @@ pub(crate) fn as_user(name: &str, body: impl FnOnce()) {
     run(command, name);
 }
 
+/// Runs `body` in a program in which no other test runs.
+pub(crate) fn alone(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    run(Command::new(std::env::current_exe().unwrap()), name);
+}
+
 /// Runs `body` where it may mount, or says loudly that it cannot.
 pub(crate) fn with_mounts(name: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {

@@ -20,6 +20,14 @@ impl Scratch {
         Self { root: dir.path().canonicalize().unwrap(), _dir: dir }
     }
 
+    /// The same in memory, if the system has a place for that: where there is much to do for a disk.
+    pub(crate) fn in_memory() -> Self {
+        match tempfile::tempdir_in("/dev/shm") {
+            Ok(dir) => Self { root: dir.path().canonicalize().unwrap(), _dir: dir },
+            Err(_) => Self::new(),
+        }
+    }
+
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

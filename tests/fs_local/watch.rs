@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use longarm::fs::{FileSystem, MissingWatch, RequestPath};
 use longarm::path_uri::PathUri;
 
+use crate::roles::alone;
 use crate::support::{Scratch, files};
 
 /// Far longer than the system takes to tell.
@@ -146,22 +147,43 @@ async fn what_cannot_be_watched_is_said_so() {
     assert!(watch(&vec![missing; 64], Some(scratch.at("dir"))).await.is_some());
 }
 
-#[tokio::test]
-async fn dropping_a_watch_frees_what_it_holds() {
-    let scratch = Scratch::new();
-    let watches = || {
-        let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        links.filter(|target| target.to_string_lossy().contains("inotify")).count()
-    };
-    let before = watches();
-    let watched = watch(&[scratch.at("missing")], None).await.unwrap();
+#[test]
+fn dropping_a_watch_frees_what_it_holds() {
     // Other tests have watches of their own.
-    assert!(watches() > 0);
-    drop(watched);
-    let after = async {
-        while watches() > before {
-            tokio::task::yield_now().await;
+    alone("watch::dropping_a_watch_frees_what_it_holds", || {
+        let watches = || {
+            let links = fs::read_dir("/proc/self/fd").unwrap();
+            let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+            links.filter(|target| target.to_string_lossy().contains("inotify")).count()
+        };
+        let scratch = Scratch::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(watches(), 0);
+            let one = watch(&[scratch.at("missing")], None).await.unwrap();
+            let with_one = watches();
+            assert!(with_one > 0);
+            drop(one);
+            until(|| watches() == 0).await;
+            // One that is not wanted any more before it is set up is none, either.
+            let files = files();
+            let mut unwanted = Box::pin(files.watch_missing(vec![scratch.at("missing")], None));
+            assert!((&mut unwanted).now_or_never().is_none());
+            drop(unwanted);
+            let fired = watch(&[scratch.at("other")], None).await.unwrap();
+            scratch.file("other", "");
+            fires(fired).await;
+            until(|| watches() == 0).await;
+        });
+    });
+}
+
+/// Until something holds that no event tells of.
+async fn until(holds: impl Fn() -> bool) {
+    let holding = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(LIMIT, after).await.expect("it is freed");
+    tokio::time::timeout(LIMIT, holding).await.expect("in time");
 }

@@ -12,6 +12,8 @@ mod metadata_kept;
 #[path = "../fs_local/paths.rs"]
 mod paths;
 mod place;
+#[path = "../fs_local/races.rs"]
+mod races;
 #[path = "../fs_local/roles.rs"]
 mod roles;
 #[path = "../fs_local/streams.rs"]

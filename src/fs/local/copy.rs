@@ -102,8 +102,8 @@ fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsErro
         let Some(name) = names_here.pop() else {
             pending.pop();
             for tree in [&mut from, &mut to] {
-                let here = tree.path().to_path_buf();
-                tree.leave().map_err(|error| FsError::from_io("leave", here, error))?;
+                let left = tree.leave();
+                left.map_err(|error| FsError::from_io("leave", tree.pointed(), error))?;
             }
             continue;
         };
@@ -116,8 +116,9 @@ fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsErro
 
 /// Copies what is not a directory; enters, on both sides, what is, and returns whether it did.
 fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsError> {
-    let (source, destination) = (from.path_of(name), to.path_of(name));
-    let failed = |error| FsError::from_io("copy", source.as_path(), error);
+    from.point_at(name);
+    to.point_at(name);
+    let failed = |error| FsError::from_io("copy", from.pointed(), error);
     let (from_dir, to_dir) = (from.dir().map_err(failed)?, to.dir().map_err(failed)?);
     let look = match from_dir.look(name) {
         // It was removed meanwhile.
@@ -128,33 +129,37 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsEr
         // Another name of the destination lies in the source: what is copied would be copied again, for ever.
         Kind::Directory if Some(look.id) == to.root_id() => Err(into_itself(from, to)),
         Kind::Directory => {
-            enter_both(from, to, name, &source, &destination)?;
+            enter_both(from, to, name)?;
             Ok(true)
         }
         Kind::File => {
             let file = from_dir.open_file(name, Access::Read).map_err(failed)?;
-            copy_file(&file, &source, &destination, Some((to_dir, name)))?;
+            copy_file(&file, from.pointed(), to.pointed(), Some((to_dir, name)))?;
             Ok(false)
         }
-        Kind::Symlink => copy_symlink(from_dir, name, &source, to_dir, name, &destination).map(|()| false),
+        Kind::Symlink => copy_symlink(from_dir, name, from.pointed(), to_dir, name, to.pointed()).map(|()| false),
         Kind::Device | Kind::Other => Ok(false),
     }
 }
 
-fn enter_both(from: &mut Tree, to: &mut Tree, name: &OsStr, source: &Path, destination: &Path) -> Result<(), FsError> {
-    let to_dir = to.dir().map_err(|error| failure_inside("write to", destination, error))?;
+/// Enters the directory that both point at, and makes it where it is copied to.
+fn enter_both(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<(), FsError> {
+    let unwritten = |to: &Tree, error| failure_inside("write to", to.pointed(), error);
+    let to_dir = to.dir().map_err(|error| unwritten(to, error))?;
     match to_dir.create_directory(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to_dir.look(name) {
             Ok(Look { kind: Kind::Directory, .. }) => {}
             Ok(Look { kind: Kind::Symlink, .. }) => {
-                return Err(FsError::SymbolicLink { path: destination.into(), last: true });
+                return Err(FsError::SymbolicLink { path: to.pointed().into(), last: true });
             }
-            _ => return Err(FsError::from_io("create", destination, error)),
+            _ => return Err(FsError::from_io("create", to.pointed(), error)),
         },
-        created => created.map_err(|error| FsError::from_io("create", destination, error))?,
+        created => created.map_err(|error| FsError::from_io("create", to.pointed(), error))?,
     }
-    to.enter(name).map_err(|error| failure_inside("write to", destination, error))?;
-    from.enter(name).map_err(|error| FsError::from_io("copy", source, error))?;
+    let entered = to.enter(name);
+    entered.map_err(|error| unwritten(to, error))?;
+    let entered = from.enter(name);
+    entered.map_err(|error| FsError::from_io("copy", from.pointed(), error))?;
     // It may have been exchanged since it was looked at.
     if from.id() == to.root_id() { Err(into_itself(from, to)) } else { Ok(()) }
 }

@@ -45,29 +45,33 @@ fn remove_present(path: &Path, options: RemoveOptions, wanted: &Wanted) -> Resul
 
 /// Removes all that is in a directory, the deepest first.
 fn empty(mut tree: Tree, wanted: &Wanted) -> Result<(), FsError> {
-    let failed = |path: &Path, error| FsError::from_io("remove", path, error);
+    let failed = |tree: &Tree, error| FsError::from_io("remove", tree.pointed(), error);
     let mut pending = vec![names(&tree)?];
     while let Some(names_here) = pending.last_mut() {
         wanted.check()?;
         let Some(name) = names_here.pop() else {
             pending.pop();
-            let here = tree.path().to_path_buf();
-            if let Some(name) = tree.leave().map_err(|error| failed(&here, error))? {
+            let left = tree.leave();
+            if let Some(name) = left.map_err(|error| failed(&tree, error))? {
                 let removed = tree.dir().and_then(|dir| dir.remove_directory(&name));
-                ignore_absence(removed).map_err(|error| failed(&here, error))?;
+                ignore_absence(removed).map_err(|error| failed(&tree, error))?;
             }
             continue;
         };
-        let path = tree.path_of(&name);
-        let dir = tree.dir().map_err(|error| failed(&path, error))?;
-        match dir.look(&name) {
+        tree.point_at(&name);
+        let dir = tree.dir().map_err(|error| failed(&tree, error))?;
+        let removed = match dir.look(&name) {
             Ok(look) if look.kind == Kind::Directory => match tree.enter(&name) {
-                Ok(()) => pending.push(names(&tree)?),
-                Err(error) => ignore_absence(Err(error)).map_err(|error| failed(&path, error))?,
+                Ok(()) => {
+                    pending.push(names(&tree)?);
+                    continue;
+                }
+                Err(error) => Err(error),
             },
-            Ok(_) => ignore_absence(dir.remove_file(&name)).map_err(|error| failed(&path, error))?,
-            Err(error) => ignore_absence(Err(error)).map_err(|error| failed(&path, error))?,
-        }
+            Ok(_) => dir.remove_file(&name),
+            Err(error) => Err(error),
+        };
+        ignore_absence(removed).map_err(|error| failed(&tree, error))?;
     }
     Ok(())
 }

@@ -9,7 +9,9 @@ use super::os::{Dir, FileId};
 
 /// A directory, and the way that led to it.
 pub(super) struct Tree {
+    /// The path of the directory, with the name behind it that is pointed at.
     path: PathBuf,
+    pointing: bool,
     root_path: PathBuf,
     levels: Vec<Level>,
 }
@@ -25,7 +27,7 @@ impl Tree {
     /// Starts at a directory that has this path.
     pub(super) fn new(path: &Path, dir: Dir) -> io::Result<Self> {
         let root = Level { name: OsString::new(), id: dir.id()?, dir: Some(dir) };
-        Ok(Self { path: path.into(), root_path: path.into(), levels: vec![root] })
+        Ok(Self { path: path.into(), pointing: false, root_path: path.into(), levels: vec![root] })
     }
 
     /// The directory where one is.
@@ -48,14 +50,27 @@ impl Tree {
         self.levels.last().map(|level| level.id)
     }
 
-    /// The path of a name in it.
-    pub(super) fn path_of(&self, name: &OsStr) -> PathBuf {
-        self.path.join(name)
+    /// Points at a name in it until one goes elsewhere. Paths in deep trees are long: none is made for each entry.
+    pub(super) fn point_at(&mut self, name: &OsStr) {
+        self.point_away();
+        self.path.push(name);
+        self.pointing = true;
+    }
+
+    fn point_away(&mut self) {
+        if std::mem::take(&mut self.pointing) {
+            self.path.pop();
+        }
+    }
+
+    /// The path of the name that is pointed at, or of the directory.
+    pub(super) fn pointed(&self) -> &Path {
+        &self.path
     }
 
     /// The path of the directory.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.path.parent().filter(|_| self.pointing).unwrap_or(&self.path)
     }
 
     /// Goes down into a directory.
@@ -66,17 +81,19 @@ impl Tree {
             far.dir = None;
         }
         self.levels.push(Level { name: name.into(), id, dir: Some(dir) });
+        self.point_away();
         self.path.push(name);
         Ok(())
     }
 
-    /// Goes up; returns the name of the directory that was left. None at the root.
+    /// Goes up, and points at the directory that was left; returns its name. None at the root.
     pub(super) fn leave(&mut self) -> io::Result<Option<OsString>> {
+        self.point_away();
         if self.levels.len() < 2 {
             return Ok(None);
         }
         let Some(left) = self.levels.pop() else { return Ok(None) };
-        self.path.pop();
+        self.pointing = true;
         if let (Some(above), Some(dir)) = (self.levels.last_mut(), left.dir)
             && above.dir.is_none()
         {

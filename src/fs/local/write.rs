@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::os::{self, Access, Dir, FileFacts, Kind, Look, NEW_FILE_MODE};
+use super::os::{self, Access, Dir, FileFacts, FileId, Kind, Look, NEW_FILE_MODE};
 use super::path::{split, temporary_name};
 use super::read::{failure, failure_inside, open_with};
 use crate::fs::{FsError, Symlinks, WriteOptions};
@@ -29,8 +29,24 @@ pub(super) fn copy(
     (Writer { path, content, inside, symlinks: Symlinks::Follow, fsync: false }).run()
 }
 
-/// A file that appears and vanishes whenever it is looked at is given up after so many times.
+/// A file that appears and vanishes, or has another place, whenever it is looked at is given up after so many times.
 const ATTEMPTS: usize = 8;
+
+/// What became of a try to put a new file into the place of an old one.
+enum Replaced {
+    Yes,
+    /// It cannot be done without losing something, and nothing has changed.
+    No,
+    /// The old file has another place now, and nothing has changed.
+    Moved(Moved),
+}
+
+/// A file that was opened by a name, and what the name stood for right afterwards.
+#[derive(Clone, Copy)]
+struct Moved {
+    file: FileId,
+    name: Option<FileId>,
+}
 
 #[derive(Clone, Copy)]
 enum Content<'a> {
@@ -72,9 +88,13 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn run(self) -> Result<(), FsError> {
+        let mut moves = Vec::new();
         for _ in 0..ATTEMPTS {
             match self.open_old() {
-                Ok(old) => return self.over(old),
+                Ok(old) => match self.over(old)? {
+                    None => return Ok(()),
+                    Some(moved) => moves.push(moved),
+                },
                 Err(FsError::NotFound { .. }) => match self.new_file() {
                     Err(FsError::AlreadyExists { .. }) => {}
                     done => return done,
@@ -82,7 +102,16 @@ impl Writer<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(FsError::AlreadyExists { path: self.path.into() })
+        // What is exchanged with others is found again under the name. Where no file ever is, the system has other numbers
+        // for open files than for names, and knows nothing of places.
+        let is_found = |moved: &Moved| moves.iter().any(|other| other.name == Some(moved.file));
+        if moves.is_empty() || moves.iter().any(is_found) {
+            let text = "others exchange it again and again";
+            return Err(self.failed("write to", io::Error::new(io::ErrorKind::ResourceBusy, text)));
+        }
+        let old = self.open_old()?;
+        let (_, facts) = os::look_at_file(&old).map_err(|error| self.failed("examine", error))?;
+        self.in_place(old, facts)
     }
 
     fn open_old(self) -> Result<File, FsError> {
@@ -92,51 +121,62 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes over a file, which is open for writing.
-    fn over(self, old: File) -> Result<(), FsError> {
+    /// Writes over a file, which is open for writing; or says where it went, and nothing has changed.
+    fn over(self, old: File) -> Result<Option<Moved>, FsError> {
         let (look, facts) = os::look_at_file(&old).map_err(|error| self.failed("examine", error))?;
         match look.kind {
             Kind::File => {}
             Kind::Device if self.symlinks == Symlinks::Follow => {
                 self.pour(&old).map_err(|error| self.failed("write to", error))?;
-                return self.close(old);
+                return self.close(old).map(|()| None);
             }
             _ => return Err(FsError::NotAFile { path: self.path.into() }),
         }
         if matches!(self.content, Content::File { look: from, .. } if from.id == look.id) {
-            return Ok(());
+            return Ok(None);
         }
         // All names of a file show the new content: it must remain the same file.
         if facts.links == 1 {
             let replaced = match self.inside {
                 Some((dir, name)) => self.replace(dir, name, &old, &look)?,
                 None => match self.target() {
-                    Ok(Target { dir, name, .. }) => self.replace(&dir, &name, &old, &look)?,
-                    Err(_) => false,
+                    Ok(Target { dir, name, followed }) => match self.replace(&dir, &name, &old, &look)? {
+                        // A file that is reached by other means than names, as through a link of procfs, has no place.
+                        Replaced::Moved(_) if followed && os::id_of(self.path).is_ok_and(|id| id == look.id) => {
+                            Replaced::No
+                        }
+                        replaced => replaced,
+                    },
+                    Err(_) => Replaced::No,
                 },
             };
-            if replaced {
-                return Ok(());
+            match replaced {
+                Replaced::Yes => return Ok(None),
+                Replaced::No => {}
+                Replaced::Moved(moved) => return Ok(Some(moved)),
             }
         }
-        self.in_place(old, facts)
+        self.in_place(old, facts).map(|()| None)
     }
 
-    /// Puts a file with the new content into the place of the old one. False if that cannot be done without losing
-    /// something, and nothing has changed.
-    fn replace(self, dir: &Dir, name: &OsStr, old: &File, look: &Look) -> Result<bool, FsError> {
-        // A file that is reached in another way than by a name in a directory, as through procfs, has no place.
-        if !dir.look(name).is_ok_and(|found| found.id == look.id) {
-            return Ok(false);
+    /// Puts a file with the new content into the place of the old one.
+    fn replace(self, dir: &Dir, name: &OsStr, old: &File, look: &Look) -> Result<Replaced, FsError> {
+        let found = dir.look(name).ok().map(|found| found.id);
+        if found != Some(look.id) {
+            return Ok(Replaced::Moved(Moved { file: look.id, name: found }));
         }
-        let Ok(names) = self.names_to_sync(dir) else { return Ok(false) };
+        let Ok(names) = self.names_to_sync(dir) else { return Ok(Replaced::No) };
         let (temporary, file) = match Temporary::create(dir, OWNER_ONLY) {
             Ok(created) => created,
             Err(error) if is_shortage(&error) => return Err(self.failed("create a file beside", error)),
-            Err(_) => return Ok(false),
+            Err(_) => return Ok(Replaced::No),
         };
         if let Err(error) = os::carry_metadata(old, &file) {
-            return if is_shortage(&error) { Err(self.failed("carry the metadata of", error)) } else { Ok(false) };
+            return if is_shortage(&error) {
+                Err(self.failed("carry the metadata of", error))
+            } else {
+                Ok(Replaced::No)
+            };
         }
         self.fill(&file)?;
         if let Content::Bytes(_) = self.content {
@@ -147,7 +187,7 @@ impl Writer<'_> {
         self.close(file)?;
         match dir.replace(&temporary.name, name) {
             Ok(true) => temporary.keep(),
-            Ok(false) => return Ok(false),
+            Ok(false) => return Ok(Replaced::No),
             Err(error) => {
                 let text =
                     format!("the new content is in {:?} beside it, and the old is gone: {error}", temporary.name);
@@ -156,7 +196,7 @@ impl Writer<'_> {
             }
         }
         self.sync_names(names.as_ref())?;
-        Ok(true)
+        Ok(Replaced::Yes)
     }
 
     /// Creates a file. `AlreadyExists` if one appeared meanwhile.
