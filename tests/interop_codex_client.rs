@@ -5,6 +5,8 @@
 
 #[path = "interop_codex_client/files.rs"]
 mod files;
+#[path = "interop_codex_client/http.rs"]
+mod http;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -15,6 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// What only the server has in its environment.
+const TOKEN_VARIABLE: &str = "LONGARM_TEST_TOKEN";
+const TOKEN: &str = "token-of-the-executor";
 
 /// The client takes a second or two; this is for a machine under load.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -127,7 +133,7 @@ enum Turn {
     /// Starts commands, side by side.
     Calls(Vec<(String, Value)>),
     /// Calls another tool than the one for commands.
-    Tool { id: String, name: &'static str, arguments: Value },
+    Tool { id: String, namespace: Option<&'static str>, name: &'static str, arguments: Value },
     /// Writes to the session that an earlier call has left running.
     Write { session_of: String, id: String, chars: String, yield_time_ms: u32 },
     /// Polls such a session, over as many turns as it takes, until its output has a text.
@@ -140,7 +146,15 @@ impl Turn {
     }
 
     fn tool(id: &str, name: &'static str, arguments: Value) -> Self {
-        Self::Tool { id: id.into(), name, arguments }
+        Self::Tool { id: id.into(), namespace: None, name, arguments }
+    }
+
+    /// The same of a tool in this namespace.
+    fn of(mut self, of: &'static str) -> Self {
+        if let Self::Tool { namespace, .. } = &mut self {
+            *namespace = Some(of);
+        }
+        self
     }
 
     fn write(session_of: &str, id: &str, chars: &str, yield_time_ms: u32) -> Self {
@@ -166,7 +180,13 @@ impl Turn {
     fn items(&self, outputs: &HashMap<String, String>) -> Vec<Value> {
         match self {
             Self::Calls(calls) => calls.iter().map(|(id, arguments)| call(id, "exec_command", arguments)).collect(),
-            Self::Tool { id, name, arguments } => vec![call(id, name, arguments)],
+            Self::Tool { id, namespace, name, arguments } => {
+                let mut call = call(id, name, arguments);
+                if let Some(namespace) = namespace {
+                    call["namespace"] = (*namespace).into();
+                }
+                vec![call]
+            }
             Self::Write { session_of, id, chars, yield_time_ms } => {
                 vec![write_call(outputs, session_of, id, chars, *yield_time_ms)]
             }
@@ -194,6 +214,8 @@ struct Run {
     reference: PathBuf,
     server: Server,
     dir: tempfile::TempDir,
+    /// Further lines of the client's configuration.
+    config: String,
 }
 
 impl Run {
@@ -211,7 +233,7 @@ impl Run {
         for name in ["home/.codex", "workspace"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        Some(Self { reference: reference.into(), server: Server::start(), dir })
+        Some(Self { reference: reference.into(), server: Server::start(), dir, config: String::new() })
     }
 
     /// Lets the client carry out `turns` and returns what it told the model, by the id of the call.
@@ -220,8 +242,8 @@ impl Run {
         let home = self.dir.path().join("home");
         let config = format!(
             "model = \"mock\"\nmodel_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\n\
-             base_url = \"http://127.0.0.1:{}/v1\"\nwire_api = \"responses\"\n",
-            model.port
+             base_url = \"http://127.0.0.1:{}/v1\"\nwire_api = \"responses\"\n{}",
+            model.port, self.config
         );
         std::fs::write(home.join(".codex/config.toml"), config).unwrap();
         let nowhere = "http://127.0.0.1:9";
@@ -266,6 +288,7 @@ impl Server {
     fn start() -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longarm"))
             .args(["serve", "--listen", "ws://127.0.0.1:0"])
+            .env(TOKEN_VARIABLE, TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

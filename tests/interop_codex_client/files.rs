@@ -54,8 +54,8 @@ fn the_client_finds_every_method_that_it_calls() {
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// A listener in front of a server that remembers what passes, in both directions.
-struct Wire {
-    url: String,
+pub(crate) struct Wire {
+    pub(crate) url: String,
     connections: Arc<Mutex<Vec<Arc<Connection>>>>,
 }
 
@@ -66,7 +66,7 @@ struct Connection {
 }
 
 impl Wire {
-    fn start(server: &str) -> Self {
+    pub(crate) fn start(server: &str) -> Self {
         let server = server.trim_start_matches("ws://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -88,14 +88,14 @@ impl Wire {
     }
 
     /// The methods of all requests of the client.
-    fn methods(&self) -> BTreeSet<String> {
+    pub(crate) fn methods(&self) -> BTreeSet<String> {
         let connections = self.connections.lock().unwrap();
         let messages = connections.iter().flat_map(|connection| messages(&connection.from_client.lock().unwrap()));
         messages.filter_map(|message| Some(message["method"].as_str()?.to_owned())).collect()
     }
 
     /// All messages of the server.
-    fn told(&self) -> Vec<Value> {
+    pub(crate) fn told(&self) -> Vec<Value> {
         let connections = self.connections.lock().unwrap();
         connections.iter().flat_map(|connection| messages(&connection.from_server.lock().unwrap())).collect()
     }

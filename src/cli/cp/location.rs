@@ -100,8 +100,13 @@ impl Location {
         &*self.side.files
     }
 
+    /// The path in a request: as errors are to show it, if it can be one of this system.
     pub(super) fn path(&self) -> RequestPath {
-        self.path.clone().into()
+        let here = if cfg!(windows) { PathConvention::Windows } else { PathConvention::Posix };
+        match self.path.to_host_native_path() {
+            Ok(native) if self.path.convention() == Some(here) => native.into(),
+            _ => self.path.clone().into(),
+        }
     }
 
     pub(super) fn is_on_the_side_of(&self, other: &Self) -> bool {
