@@ -2,9 +2,11 @@
 #![cfg(target_os = "linux")]
 
 mod local_support;
+#[path = "common/needs.rs"]
+mod needs;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longarm::backend::local::{Containment, Local, LocalConfig};
@@ -13,41 +15,26 @@ use longarm::error::SpawnError;
 use longarm::{ExecRequest, Signal, TerminalSize};
 
 use local_support::{PATIENCE, collect, is_alive, read_until, run, sh};
+use needs::Need;
 
 /// A place that contains by these means, and the directory in which it makes cgroups; none if the machine cannot do this.
 async fn place(by: Containment) -> Option<(Local, PathBuf)> {
-    let parent = cgroup_of_this_process();
+    let need = match by {
+        Containment::Cgroup => Need::Cgroup,
+        _ => Need::PidNamespace,
+    };
+    if !need.is_met() {
+        return None;
+    }
     let mut config = LocalConfig::from_host().containment(by);
     let mut own = PathBuf::new();
     if by == Containment::Cgroup {
         // One of its own, so that what is left in it is of this test.
-        own = parent?.join(format!("test-{}", uuid::Uuid::new_v4()));
-        if let Err(error) = std::fs::create_dir(&own) {
-            eprintln!("SKIPPED: no cgroup can be made in {own:?}: {error}");
-            return None;
-        }
+        own = needs::own_cgroup().unwrap().join(format!("test-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&own).unwrap();
         config = config.parent_cgroup(&own);
     }
-    let local = Local::new(config);
-    match local.spawn(sh("true").contain(true)).await {
-        Ok(started) => {
-            collect(started.events).await;
-            Some((local, own))
-        }
-        Err(error @ SpawnError::ContainmentUnavailable { .. }) => {
-            eprintln!("SKIPPED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn cgroup_of_this_process() -> Option<PathBuf> {
-    let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = membership.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?.split(' ').nth(1)?.to_owned();
-    Some(Path::new(&mount).join(own))
+    Some((Local::new(config), own))
 }
 
 /// Closes the place and checks that nothing is left: no cgroup, no child of ours.
@@ -140,11 +127,18 @@ async fn every_end_ends_daemons(by: Containment) {
     assert_eq!(collect_rest(asked).await, Some(Signal::Terminate));
     wait_until("all are gone when they were asked", || marked(&name).is_empty()).await;
 
-    let name = mark();
-    let request = with_daemon(&name).time_limit(Duration::from_millis(500)).stop_grace(Duration::from_millis(100));
-    let limited = run(local, request).await;
-    assert!(limited.status.timed_out());
-    wait_until("all are gone after the time limit", || marked(&name).is_empty()).await;
+    // The limit must not pass before the daemon lives.
+    for limit in [1, 4, 16, 64].map(Duration::from_secs) {
+        let name = mark();
+        let request = with_daemon(&name).time_limit(limit).stop_grace(Duration::from_millis(100));
+        let limited = run(local, request).await;
+        assert!(limited.status.timed_out());
+        wait_until("all are gone after the time limit", || marked(&name).is_empty()).await;
+        if name.is_up() {
+            break;
+        }
+        assert!(limit < PATIENCE, "the daemon comes to life");
+    }
 
     let name = mark();
     let dropped = started(local, &name).await;
@@ -260,7 +254,7 @@ async fn a_contained_process_is_told_as_it_is() {
         assert_eq!((exited.status.code(), &*exited.stdout, &*exited.stderr), (Some(7), &b"out\n"[..], &b"err\n"[..]));
         let died = run(local, sh("kill -SEGV $$").contain(true)).await;
         assert_eq!(died.status.signal(), Some(Signal::Other(libc::SIGSEGV)));
-        let terminal = sh("test -t 0 && stty size && ps -o pid= -p $$").contain(true);
+        let terminal = sh("test -t 0 && stty size && test -d /proc/$$").contain(true);
         let terminal = run(local, terminal.terminal(TerminalSize { rows: 11, cols: 55 })).await;
         assert!(terminal.pty.starts_with(b"11 55\r\n"), "{terminal:?}");
         assert!(terminal.status.success(), "it finds itself among the processes: {terminal:?}");
@@ -318,4 +312,29 @@ async fn a_namespace_has_a_proc_of_its_own() {
     assert!(numbers[0] < 10 && numbers[1] < 10, "{numbers:?} are not those of a namespace");
     assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
     end(place).await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_nowhere_leaves_no_container() {
+    let _turn = TURN.lock().await;
+    for by in [Containment::Cgroup, Containment::PidNamespace] {
+        let Some(place) = place(by).await else { continue };
+        for path in ["", "/nowhere"] {
+            let request = ExecRequest::new(["missing"]).cwd("/").env("PATH", path).contain(true);
+            let error = place.0.spawn(request).await.unwrap_err();
+            assert!(matches!(error, SpawnError::ProgramNotFound { .. }), "{error}");
+        }
+        end(place).await;
+        assert!(!has_children(), "nobody is left to be waited for");
+    }
+}
+
+/// Whether this process has a child, also one that has ended.
+fn has_children() -> bool {
+    // SAFETY: all zeroes is a valid value of the C structure, which the call fills; the child stays what it is.
+    let result = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+    };
+    result != -1 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
 }

@@ -2,6 +2,10 @@
 #![cfg(target_os = "linux")]
 
 mod local_support;
+#[path = "common/needs.rs"]
+mod needs;
+#[path = "common/roles.rs"]
+mod roles;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -164,23 +168,16 @@ async fn a_terminal_without_rows_is_refused() {
 /// As another user where this one is the superuser, who may enter anything.
 #[test]
 fn a_directory_that_may_not_be_entered_is_named() {
-    // SAFETY: the call has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        use std::os::unix::process::CommandExt;
-        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        again.args(["a_directory_that_may_not_be_entered_is_named", "--exact"]).current_dir("/").uid(65_534);
-        let output = again.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        return;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let dir = tempfile::tempdir().unwrap();
-        let closed = dir.path().join("closed");
-        std::fs::create_dir(&closed).unwrap();
-        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let error = refused(ExecRequest::new(["true"]).cwd(&closed)).await;
-        assert!(matches!(&error, SpawnError::CwdPermissionDenied { path } if *path == closed), "{error}");
+    roles::as_user("a_directory_that_may_not_be_entered_is_named", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let closed = dir.path().join("closed");
+            std::fs::create_dir(&closed).unwrap();
+            std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let error = refused(ExecRequest::new(["true"]).cwd(&closed)).await;
+            assert!(matches!(&error, SpawnError::CwdPermissionDenied { path } if *path == closed), "{error}");
+        });
     });
 }
 

@@ -4,6 +4,9 @@
 mod cp;
 mod exec;
 mod info;
+#[cfg(target_os = "linux")]
+#[path = "../common/needs.rs"]
+mod needs;
 mod reference;
 mod serve;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// For a machine under load.
@@ -107,7 +107,7 @@ pub(crate) struct Running {
     child: Child,
     pub(crate) stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<mpsc::Receiver<Vec<u8>>>,
 }
 
 impl Running {
@@ -118,7 +118,7 @@ impl Running {
         Self {
             stdin: child.stdin.take(),
             stdout: child.stdout.take().map(BufReader::new),
-            stderr: Some(std::thread::spawn(move || read_all(&mut stderr))),
+            stderr: Some(apart(move || read_all(&mut stderr))),
             child,
         }
     }
@@ -129,8 +129,14 @@ impl Running {
 
     /// The next line of standard output.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        let mut stdout = self.stdout.take().unwrap();
+        let read = apart(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            (stdout, line)
+        });
+        let (stdout, line) = in_time("a line of output", &read);
+        self.stdout = Some(stdout);
         line.trim_end().to_owned()
     }
 
@@ -145,10 +151,10 @@ impl Running {
 
     /// Waits for the end and gathers the rest of the output.
     pub(crate) fn finish(&mut self) -> Outcome {
-        let stdout = self.stdout.take().map(|mut stdout| std::thread::spawn(move || read_all(&mut stdout)));
+        let stdout = self.stdout.take().map(|mut stdout| apart(move || read_all(&mut stdout)));
         let status = self.wait();
-        let stdout = stdout.map(|thread| thread.join().unwrap()).unwrap_or_default();
-        Outcome { status, stdout, stderr: self.stderr.take().unwrap().join().unwrap() }
+        let stdout = stdout.map(|read| in_time("the end of the output", &read)).unwrap_or_default();
+        Outcome { status, stdout, stderr: in_time("the end of the errors", &self.stderr.take().unwrap()) }
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -196,8 +202,31 @@ impl Server {
 }
 
 pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
-    assert!(status.success(), "cannot send {name} to {pid}");
+    let signal = match name {
+        "CONT" => libc::SIGCONT,
+        "HUP" => libc::SIGHUP,
+        "INT" => libc::SIGINT,
+        "KILL" => libc::SIGKILL,
+        "QUIT" => libc::SIGQUIT,
+        "STOP" => libc::SIGSTOP,
+        "TERM" => libc::SIGTERM,
+        _ => panic!("what is {name}?"),
+    };
+    // SAFETY: the call touches no memory.
+    let result = unsafe { libc::kill(libc::pid_t::try_from(pid).unwrap(), signal) };
+    assert_eq!(result, 0, "cannot send {name} to {pid}: {}", std::io::Error::last_os_error());
+}
+
+/// Does something in a thread of its own, which may never end.
+fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    let (tell, told) = mpsc::channel();
+    // Who asked may have given up.
+    std::thread::spawn(move || drop(tell.send(work())));
+    told
+}
+
+fn in_time<T>(what: &str, told: &mpsc::Receiver<T>) -> T {
+    told.recv_timeout(TIME_LIMIT).unwrap_or_else(|error| panic!("{what} does not come: {error}"))
 }
 
 /// Waits until a condition holds.
@@ -211,9 +240,21 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Whether a process exists and is no zombie.
 pub(crate) fn is_alive(pid: &str) -> bool {
+    if cfg!(target_os = "linux") {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        return stat.is_ok_and(|stat| !stat.contains(") Z "));
+    }
     let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
     let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
     !state.is_empty() && !state.starts_with('Z')
+}
+
+/// Whether a process has this text in its command line.
+#[cfg(target_os = "linux")]
+pub(crate) fn someone_is_called(text: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| line.windows(text.len()).any(|part| part == text.as_bytes()))
 }
 
 fn read_all(stream: &mut impl Read) -> Vec<u8> {

@@ -19,21 +19,6 @@ impl Contained {
     }
 }
 
-/// Why this machine cannot contain processes by these means, if so.
-pub(crate) fn refusal(by: Containment) -> Option<SpawnError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let place = Contained::new(by);
-        let started = place.spawn(ExecRequest::new(["true"]).cwd("/")).await;
-        place.close().await;
-        match started {
-            Ok(_) => None,
-            Err(error @ SpawnError::ContainmentUnavailable { .. }) => Some(error),
-            Err(error) => panic!("{error}"),
-        }
-    })
-}
-
 #[async_trait::async_trait]
 impl ExecBackend for Contained {
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {

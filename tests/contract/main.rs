@@ -6,6 +6,9 @@ mod contained;
 #[path = "../../examples/custom_executor.rs"]
 #[expect(dead_code, reason = "its main function is for the example")]
 mod custom_executor;
+#[cfg(target_os = "linux")]
+#[path = "../common/needs.rs"]
+mod needs;
 mod places;
 
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -49,18 +49,16 @@ fn local() -> Arc<dyn ExecBackend> {
 fn contained() -> Vec<(&'static str, Suite)> {
     use longarm::backend::local::Containment;
 
-    let ways =
-        [("contained_in_a_cgroup", Containment::Cgroup), ("contained_in_a_namespace", Containment::PidNamespace)];
-    let available = ways.into_iter().filter(|(name, by)| match crate::contained::refusal(*by) {
-        Some(error) => {
-            eprintln!("SKIPPED: {name}: {error}");
-            false
-        }
-        None => true,
-    });
+    use crate::needs::Need;
+
+    let ways = [
+        ("contained_in_a_cgroup", Containment::Cgroup, Need::Cgroup),
+        ("contained_in_a_namespace", Containment::PidNamespace, Need::PidNamespace),
+    ];
+    let available = ways.into_iter().filter(|(.., need)| need.is_met());
     let suite =
         |by| Suite::new(move || async move { Arc::new(crate::contained::Contained::new(by)) as Arc<dyn ExecBackend> });
-    available.map(|(name, by)| (name, suite(by))).collect()
+    available.map(|(name, by, _)| (name, suite(by))).collect()
 }
 
 async fn connect(transport: impl Transport) -> Arc<dyn ExecBackend> {

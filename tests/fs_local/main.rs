@@ -5,9 +5,12 @@ mod blocks;
 mod directories;
 mod killed;
 mod metadata_kept;
+#[path = "../common/needs.rs"]
+mod needs;
 mod paths;
 mod place;
 mod races;
+#[path = "../common/roles.rs"]
 mod roles;
 mod streams;
 mod support;

@@ -9,12 +9,14 @@ mod blocks;
 mod directories;
 #[path = "../fs_local/metadata_kept.rs"]
 mod metadata_kept;
+#[path = "../common/needs.rs"]
+mod needs;
 #[path = "../fs_local/paths.rs"]
 mod paths;
 mod place;
 #[path = "../fs_local/races.rs"]
 mod races;
-#[path = "../fs_local/roles.rs"]
+#[path = "../common/roles.rs"]
 mod roles;
 #[path = "../fs_local/streams.rs"]
 mod streams;

@@ -170,11 +170,11 @@ impl Control {
             Action::Kill => Signal::Kill,
         };
         let Some(child) = &self.child else { return Ok(()) };
-        child.signal_tree(signal)?;
+        let mut sent = child.signal_tree(signal);
         if action == Action::Ask {
             // One that is stopped could not react.
-            child.signal_tree(Signal::Continue)?;
+            sent = sent.and(child.signal_tree(Signal::Continue));
         }
-        Ok(())
+        sent
     }
 }

@@ -44,7 +44,10 @@ struct Queue {
 /// Children whose owner is gone.
 #[derive(Debug, Default)]
 struct Graves {
+    /// Those that are killed.
     children: Vec<Child>,
+    /// Those that live on, and are reaped when they have ended.
+    detached: Vec<Child>,
     /// A thread looks after them.
     tended: bool,
 }
@@ -63,6 +66,9 @@ enum Job {
     /// Stands for a start that a file system holds up.
     #[cfg(test)]
     Stuck(std::sync::mpsc::Receiver<()>),
+    /// Stands for a defect.
+    #[cfg(test)]
+    Panics,
 }
 
 /// Why a start failed, and whether the same may succeed a moment later.
@@ -126,10 +132,13 @@ impl Spawner {
         loop {
             match tokio::time::timeout(STUCK_AFTER, &mut answer).await {
                 Ok(Ok(mut delivery)) => return delivery.outcome.take().ok_or(SpawnError::Closed),
-                // The pool ended before a thread took the job.
-                Ok(Err(_)) => return Err(SpawnError::Closed),
+                // The pool ended before a thread took the job, or the thread has panicked.
+                Ok(Err(_)) if lock(&self.queue.state).closed => return Err(SpawnError::Closed),
+                Ok(Err(_)) => return Err(OsError::new("start a process", io::Error::other("the thread is gone")).into()),
                 // Many starts at once are no reason: only if none of them has come to its turn meanwhile.
-                Err(_) => self.add_thread_if(|threads, queue| queue.is_stuck() && threads < MAX_THREADS)?,
+                Err(_) => self.add_thread_if(|threads, queue| {
+                    threads == 0 || queue.is_stuck() && threads < MAX_THREADS
+                })?,
             }
         }
     }
@@ -137,6 +146,13 @@ impl Spawner {
     /// Has a child that nobody owns any more killed and reaped.
     pub(super) fn bury(&self, child: Child) {
         self.queue.bury(child);
+    }
+
+    /// Has a child that nobody owns any more reaped when it ends by itself.
+    pub(super) fn outlive(&self, child: Child) {
+        let mut graves = lock(&self.queue.graves);
+        graves.detached.push(child);
+        self.queue.tend(graves);
     }
 
     /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
@@ -151,13 +167,15 @@ impl Spawner {
             let outcome = thread.join();
             debug_assert!(outcome.is_ok(), "a spawner thread panicked");
         }
-        while lock(&self.queue.graves).tended {
+        while !lock(&self.queue.graves).children.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
     fn add_thread_if(&self, wanted: impl FnOnce(usize, &State) -> bool) -> Result<(), SpawnError> {
         let mut threads = lock(&self.threads);
+        // One that has panicked takes no more jobs. The panic was reported where it happened.
+        threads.retain(|thread| !thread.is_finished());
         if wanted(threads.len(), &lock(&self.queue.state)) {
             let queue = Arc::clone(&self.queue);
             let thread = std::thread::Builder::new()
@@ -202,6 +220,13 @@ impl Queue {
         let refused = child.signal_tree(Signal::Kill).err();
         let mut graves = lock(&self.graves);
         graves.children.push(child);
+        self.tend(graves);
+        // It is tried again.
+        drop(refused);
+    }
+
+    /// Has somebody look after the children.
+    fn tend(self: &Arc<Self>, mut graves: MutexGuard<'_, Graves>) {
         if !graves.tended {
             let queue = Arc::clone(self);
             let thread = std::thread::Builder::new().name("longarm-reap".into()).stack_size(THREAD_STACK_BYTES);
@@ -209,8 +234,6 @@ impl Queue {
             graves.tended = thread.spawn(move || queue.tend_graves()).is_ok();
         }
         drop(graves);
-        // It is tried again.
-        drop(refused);
         self.dug.notify_one();
     }
 
@@ -219,27 +242,23 @@ impl Queue {
         let mut pause = REAP_FIRST_PAUSE;
         let mut graves = lock(&self.graves);
         loop {
-            let before = graves.children.len();
+            let before = graves.children.len() + graves.detached.len();
+            graves.detached.retain(is_left);
             graves.children.retain(|child| {
-                let mut left = matches!(child.exit_status(), Ok(None));
-                if !left {
-                    // The only error is that somebody else has reaped it.
-                    drop(child.release());
-                    left = child.needs_clean_up() && child.tree_has_members() == Some(true);
-                }
+                let left = is_left(child);
                 if left {
                     // It may have been refused before: the process may have had the rights of another user.
                     drop(child.signal_tree(Signal::Kill));
                 }
                 left
             });
-            if graves.children.is_empty() {
+            if graves.children.is_empty() && graves.detached.is_empty() {
                 graves.tended = false;
                 return;
             }
             let (next, waited) = self.dug.wait_timeout(graves, pause).unwrap_or_else(PoisonError::into_inner);
             graves = next;
-            let progress = !waited.timed_out() || graves.children.len() != before;
+            let progress = !waited.timed_out() || graves.children.len() + graves.detached.len() != before;
             pause = if progress { REAP_FIRST_PAUSE } else { (pause * 2).min(REAP_LAST_PAUSE) };
         }
     }
@@ -268,6 +287,16 @@ impl Queue {
     }
 }
 
+/// Whether a child or, where that holds more, its tree is still there. If not, nothing is left of it.
+fn is_left(child: &Child) -> bool {
+    if matches!(child.exit_status(), Ok(None)) {
+        return true;
+    }
+    // The only error is that somebody else has reaped it.
+    drop(child.release());
+    child.needs_clean_up() && child.tree_has_members() == Some(true)
+}
+
 /// A spawner thread.
 fn run(queue: &Arc<Queue>) {
     let mut launcher = Launcher::new();
@@ -275,6 +304,8 @@ fn run(queue: &Arc<Queue>) {
         match job {
             #[cfg(test)]
             Job::Stuck(until) => drop(until.recv()),
+            #[cfg(test)]
+            Job::Panics => panic!("as a test wants it"),
             Job::Start(_, reply) if reply.is_closed() => {}
             Job::Start(plan, reply) => {
                 let outcome = match &mut launcher {

@@ -503,10 +503,10 @@ impl Drop for Supervisor {
         let child = control.child.take();
         let detached = control.detached;
         drop(control);
-        if let Some(child) = child
-            && !detached
-        {
-            self.spawner.bury(child);
+        match child {
+            Some(child) if detached => self.spawner.outlive(child),
+            Some(child) => self.spawner.bury(child),
+            None => {}
         }
     }
 }

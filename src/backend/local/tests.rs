@@ -8,6 +8,10 @@ use super::*;
 use crate::event::Event;
 use crate::request::Signal;
 
+#[cfg(target_os = "linux")]
+#[path = "../../../tests/common/needs.rs"]
+mod needs;
+
 /// The status and the output of a script.
 async fn run(local: &Local, script: &str) -> (crate::status::ExitStatus, Vec<u8>) {
     let spawned = local.spawn(ExecRequest::new(["sh", "-c", script]).cwd("/tmp")).await.unwrap();
@@ -161,9 +165,8 @@ async fn groups_can_be_told(local: &Local) -> bool {
     let live = local.registry.live();
     let told = live[0].control().child.as_ref().unwrap().outlives_leader();
     collect(spawned.events).await;
-    if !told {
-        eprintln!("SKIPPED: this kernel cannot signal a process group by pidfd");
-    }
+    #[cfg(target_os = "linux")]
+    assert_eq!(told, needs::Need::GroupsByPidfd.is_met(), "what the kernel has is used");
     told
 }
 
@@ -362,6 +365,34 @@ async fn a_process_that_cannot_be_contained_is_not_started() {
         // The place is as good as before.
         let spawned = local.spawn(request.contain(false)).await.unwrap();
         assert!(collect(spawned.events).await.0.success());
+        local.close().await;
+    }
+}
+
+/// The places that can contain on this machine, by each means.
+#[cfg(target_os = "linux")]
+fn containing() -> impl Iterator<Item = Local> {
+    let ways = [(Containment::Cgroup, needs::Need::Cgroup), (Containment::PidNamespace, needs::Need::PidNamespace)];
+    let ways = ways.into_iter().filter(|(_, need)| need.is_met());
+    ways.map(|(by, _)| Local::new(LocalConfig::from_host().containment(by)))
+}
+
+/// As a tree whose leader has become another user.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_contained_tree_is_killed_and_asked_whoever_its_leader_has_become() {
+    for local in containing() {
+        for (how, signal) in
+            [(Terminate::kill(), Signal::Kill), (Terminate::graceful(PATIENCE * 10), Signal::Terminate)]
+        {
+            let request = ExecRequest::new(["sh", "-c", "echo ready; exec sleep 300"]).cwd("/tmp").contain(true);
+            let mut spawned = local.spawn(request).await.unwrap();
+            assert!(matches!(spawned.events.next().await, Some(Ok(Event::Output(_)))));
+            refuse_signals(&local, true);
+            assert!(spawned.control.terminate(how).await.unwrap());
+            let ended = tokio::time::timeout(PATIENCE, collect(spawned.events)).await.expect("it ends");
+            assert_eq!(ended.0.signal(), Some(signal));
+        }
         local.close().await;
     }
 }

@@ -74,3 +74,34 @@ async fn a_burial_after_the_end_of_the_pool_does_not_block() {
     kill(pid);
     patiently(spawner.shut_down()).await;
 }
+
+#[tokio::test]
+async fn threads_that_have_panicked_are_replaced() {
+    let spawner = Spawner::new(PATIENCE);
+    for _ in 0..=MAX_THREADS {
+        spawner.queue.push(Job::Panics).unwrap();
+        let launched = patiently(spawner.start(plan(["sleep", "0"]))).await.unwrap();
+        spawner.bury(launched.child);
+    }
+    patiently(spawner.shut_down()).await;
+}
+
+#[tokio::test]
+async fn a_child_that_outlives_its_owner_lives_and_is_reaped() {
+    let spawner = Spawner::new(PATIENCE);
+    let child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
+    let pid = child.id();
+    spawner.outlive(child);
+    // The end of the pool waits for nobody whom it does not end.
+    patiently(spawner.shut_down()).await;
+    kill(pid);
+    patiently(async {
+        while lock(&spawner.queue.graves).tended {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let pid = libc::pid_t::try_from(pid).unwrap();
+    // SAFETY: without a place for the status the call touches no memory.
+    assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) }, -1, "it was reaped");
+}

@@ -73,25 +73,42 @@ impl Cgroup {
         }
     }
 
-    /// Signals the members one by one. Whoever is started meanwhile may be missed.
+    /// Signals the members one by one, but for those of the process group `told`, who have it already. Whoever is started
+    /// meanwhile may be missed.
+    ///
+    /// # Errors
+    ///
+    /// As with a process group: only if nobody could be told.
     pub(super) fn signal(&self, signal: libc::c_int, told: Option<libc::pid_t>) -> io::Result<()> {
+        let mut reached = false;
+        let mut refused = Ok(());
         for directory in self.directories() {
-            let pids = members_of(&directory)?;
+            let pids = match members_of(&directory) {
+                Ok(pids) => pids,
+                Err(error) => {
+                    refused = refused.and(Err(error));
+                    continue;
+                }
+            };
             // A number can be given to somebody else while we look: only who is a member still, after we have a hold on
             // him, is meant. Some at a time, since each takes a descriptor.
             for some in pids.chunks(SIGNALLED_AT_A_TIME) {
                 let held: Vec<_> = some.iter().filter_map(|pid| Some((*pid, pidfd_of(*pid)?))).collect();
-                let still = members_of(&directory)?;
+                let still = members_of(&directory).unwrap_or_default();
                 for (pid, pidfd) in held {
                     // SAFETY: the call touches no memory.
                     let group = unsafe { libc::getpgid(pid) };
-                    if still.contains(&pid) && told != Some(group) {
-                        send(&pidfd, signal)?;
-                    }
+                    let sent = match still.contains(&pid) {
+                        false => continue,
+                        true if told == Some(group) => Ok(()),
+                        true => send(&pidfd, signal),
+                    };
+                    reached |= sent.is_ok();
+                    refused = refused.and(sent);
                 }
             }
         }
-        Ok(())
+        if reached { Ok(()) } else { refused }
     }
 
     /// Whether anybody is in it. If not, it is removed.
@@ -157,7 +174,8 @@ fn members_of(directory: &Path) -> io::Result<Vec<libc::pid_t>> {
     match fs::read_to_string(directory.join("cgroup.procs")) {
         Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(Vec::new()),
+        // Removed, or one of threads, whose processes are listed by the one that it is in.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }

@@ -48,7 +48,8 @@ impl Container {
         }
     }
 
-    /// Sends a signal to everybody, save the members of the process group `told`, who have it already.
+    /// Sends a signal to everybody, save the members of the process group `told`, who have it already. An error means that
+    /// nobody could be told.
     pub(super) fn signal(&self, signal: Signal, told: Option<libc::pid_t>) -> io::Result<()> {
         match self {
             Self::Cgroup(cgroup) => cgroup.signal(signal.number(), told),

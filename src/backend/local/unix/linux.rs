@@ -146,6 +146,10 @@ impl Launcher {
 
     /// Starts a child; see the steps at [`child_main`].
     pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
+        if prepared.candidates.is_empty() {
+            // Before anything is made that would have to be removed again.
+            return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
+        }
         self.namespaces.return_home().map_err(|error| LaunchFailure::new(Stage::Fork, error))?;
         if let Some(sandbox) = &prepared.sandbox {
             // Its namespace holds everybody, however the process is to be contained.
@@ -186,7 +190,7 @@ impl Launcher {
     }
 
     fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
-        let arrays = Arrays::new(prepared)?;
+        let arrays = Arrays::new(prepared);
         let report = plan.report();
         let order = Order { umask: Some(report.umask()), ..Order::new(prepared, &arrays) };
         let argument = ptr::from_ref(&order).cast_mut().cast::<c_void>();
@@ -206,7 +210,7 @@ impl Launcher {
     }
 
     fn start_in(&mut self, prepared: &Prepared, container: Option<Container>) -> Result<Child, LaunchFailure> {
-        let arrays = Arrays::new(prepared)?;
+        let arrays = Arrays::new(prepared);
         let in_namespace = matches!(container, Some(Container::PidNamespace(_)));
         let mut order = Order {
             // A namespace ends with us, and nobody in it can tell who made him.
@@ -312,15 +316,12 @@ struct Arrays {
 }
 
 impl Arrays {
-    fn new(prepared: &Prepared) -> Result<Self, LaunchFailure> {
-        if prepared.candidates.is_empty() {
-            return Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(libc::ENOENT)));
-        }
-        Ok(Self {
+    fn new(prepared: &Prepared) -> Self {
+        Self {
             candidates: pointers(prepared.candidates.iter()),
             argv: pointers(prepared.argv.iter()),
             envp: pointers(prepared.envp.iter()),
-        })
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::platform::{close_all_from, errno, pipe, reset_dispositions};
+use super::process::wait;
 use super::{check, init_program, set_nonblocking};
 
 /// A PID namespace, by its first process.
@@ -76,14 +77,11 @@ impl PidNamespace {
 
     /// Whether the first process has ended and was reaped.
     fn reap(&self, options: c_int) -> bool {
-        // SAFETY: all zeroes is a valid value of the C structure.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let id = self.first.as_raw_fd().unsigned_abs();
-        // SAFETY: waits for our own child and fills the structure.
-        let result = unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options | libc::WEXITED) };
-        // Whoever else has reaped it: it is gone.
-        // SAFETY: the call has filled the structure.
-        result == -1 || unsafe { info.si_pid() } != 0
+        match wait((libc::P_PIDFD, self.first.as_raw_fd().unsigned_abs()), options | libc::WEXITED) {
+            Ok(status) => status.is_some(),
+            // Whoever else has reaped it: it is gone.
+            Err(error) => error.raw_os_error() == Some(libc::ECHILD),
+        }
     }
 }
 
@@ -111,6 +109,7 @@ impl Namespaces {
             program: program.as_raw_fd(),
             // Out of the way of the numbers that it gets.
             orders: above(&read, FIRST_FREE).map_err(failed)?,
+            other_end: orders.as_raw_fd(),
             end_with_thread,
             errno: AtomicI32::new(0),
         };
@@ -120,9 +119,18 @@ impl Namespaces {
         // SAFETY: the child gets a stack of its own, which no other child uses: the call suspends this thread until the
         // child is done with our memory. `order` outlives the call. `first_main` calls nothing but async-signal-safe
         // functions, and this thread blocks all signals. The kernel writes one descriptor to `pidfd`.
-        check(unsafe { libc::clone(first_main, top, flags, argument, &raw mut pidfd) }).map_err(failed)?;
+        let pid = check(unsafe { libc::clone(first_main, top, flags, argument, &raw mut pidfd) }).map_err(failed)?;
+        // Kernels before 5.2 ignore the flag and leave the place as it was.
         // SAFETY: the kernel put a new descriptor there, which nobody else owns.
-        let namespace = PidNamespace::new(unsafe { OwnedFd::from_raw_fd(pidfd) }, orders);
+        let first = (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
+        // Those before 5.4 cannot wait for one.
+        let Some(first) = first.filter(can_be_waited_for) else {
+            // It ends with our end of the pipe.
+            drop(orders);
+            drop(wait((libc::P_PID, pid.unsigned_abs()), libc::WEXITED));
+            return Err("no PID namespace can be made: this kernel cannot wait for pidfds (Linux 5.4)".into());
+        };
+        let namespace = PidNamespace::new(first, orders);
         let prepared = match order.errno.load(Ordering::Relaxed) {
             0 => set_nonblocking(std::os::fd::AsFd::as_fd(&namespace.orders)),
             errno => Err(io::Error::from_raw_os_error(errno)),
@@ -158,6 +166,11 @@ impl Namespaces {
         }
         Ok(())
     }
+}
+
+fn can_be_waited_for(pidfd: &OwnedFd) -> bool {
+    let looked = wait((libc::P_PIDFD, pidfd.as_raw_fd().unsigned_abs()), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
+    !matches!(looked, Err(error) if error.raw_os_error() == Some(libc::EINVAL))
 }
 
 /// Has children of this thread be born in the PID namespace of a process.
@@ -199,6 +212,8 @@ pub(super) fn above(fd: &OwnedFd, least: RawFd) -> io::Result<OwnedFd> {
 struct Order {
     program: RawFd,
     orders: OwnedFd,
+    /// Where the parent writes them, of which the child has a copy.
+    other_end: RawFd,
     end_with_thread: bool,
     errno: AtomicI32,
 }
@@ -236,7 +251,9 @@ unsafe fn become_first(order: &Order) -> bool {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) == -1 {
                 return false;
             }
-            // The parent may have died before the call, which then never fires; its end of the pipe has died with it.
+            // The parent may have died before the call, which then never fires; its end of the pipe has died with it, and
+            // must not seem to live by our copy.
+            libc::close(order.other_end);
             let mut orders = libc::pollfd { fd: order.orders.as_raw_fd(), events: 0, revents: 0 };
             if libc::poll(&raw mut orders, 1, 0) != 0 {
                 libc::_exit(127);

@@ -138,15 +138,16 @@ impl Child {
     pub(in crate::backend::local) fn signal_tree(&self, signal: Signal) -> io::Result<()> {
         let Some(container) = &self.container else { return self.signal_group(signal) };
         if signal == Signal::Kill {
-            // Also the group: somebody with the right to can have moved a member elsewhere.
-            self.signal_group(signal)?;
-            return container.kill();
+            // Also the group: somebody with the right to can have moved a member elsewhere. One that may not be signalled,
+            // since it took another user's rights, is killed by its container all the same.
+            let group = self.signal_group(signal);
+            return container.kill().or_else(|error| group.and(Err(error)));
         }
         let mut told = None;
-        if !container.signals_at_once() {
-            self.signal_group(signal)?;
+        if !container.signals_at_once() && self.signal_group(signal).is_ok() {
             told = (self.group_by_pidfd || !self.reaped.get()).then_some(self.pid);
         }
+        // Whoever of the group was not told is told, or refuses, as one of all.
         container.signal(signal, told)
     }
 
@@ -204,7 +205,7 @@ impl Child {
     }
 }
 
-fn wait((kind, id): (libc::idtype_t, libc::id_t), options: libc::c_int) -> io::Result<Option<ExitStatus>> {
+pub(super) fn wait((kind, id): (libc::idtype_t, libc::id_t), options: libc::c_int) -> io::Result<Option<ExitStatus>> {
     loop {
         // SAFETY: all zeroes is a valid value of the C structure.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

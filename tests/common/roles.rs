@@ -1,11 +1,14 @@
 //! Tests that run as somebody else: as an ordinary user, or with mounts of their own. Such a test starts this program
 //! again for itself alone.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-const CHILD: &str = "LONGARM_FS_TEST_ROLE";
+use super::needs::Need;
+
+const CHILD: &str = "LONGARM_TEST_ROLE";
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {
@@ -36,25 +39,17 @@ pub(crate) fn alone(name: &str, body: impl FnOnce()) {
     run(Command::new(std::env::current_exe().unwrap()), name);
 }
 
-/// Runs `body` where it may mount, or says loudly that it cannot.
+/// Runs `body` where it may mount, if this machine lets it.
 pub(crate) fn with_mounts(name: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return body();
     }
-    let possible = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).status();
-    if !is_root() || !possible.is_ok_and(|status| status.success()) {
-        return skipped(name, "it needs to be root and to mount");
+    if !Need::Mounts.is_met() {
+        return;
     }
     let mut command = Command::new("unshare");
     command.arg("--mount").arg(std::env::current_exe().unwrap());
     run(command, name);
-}
-
-/// Says that a test cannot run here. In CI, where it must be able to, it fails.
-#[track_caller]
-pub(crate) fn skipped(what: &str, why: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{what}: {why}");
-    eprintln!("SKIPPED {what}: {why}");
 }
 
 fn run(mut command: Command, name: &str) {
