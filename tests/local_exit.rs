@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use local_support::{PATIENCE, Run, collect, is_alive, local, next, read_until, run, sh};
+use local_support::{PATIENCE, Run, collect, is_alive, is_running, local, next, read_until, run, sh};
 use longarm::Signal;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{ExecBackend, Terminate};
@@ -21,10 +21,20 @@ async fn read_pid(events: &mut longarm::backend::EventSource) -> u32 {
     String::from_utf8(line).unwrap().lines().next().unwrap().parse().unwrap()
 }
 
+/// Waits until a child of ours is gone: nobody else reaps it.
 async fn wait_until_gone(pid: u32) {
+    wait_for(&format!("process {pid} is gone"), || !is_alive(pid)).await;
+}
+
+/// Waits until a descendant has ended. It is left to the system, which need not reap it.
+async fn wait_until_ended(pid: u32) {
+    wait_for(&format!("process {pid} has ended"), || !is_running(pid)).await;
+}
+
+async fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    while is_alive(pid) {
-        assert!(Instant::now() < deadline, "process {pid} is gone");
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -39,18 +49,24 @@ async fn exit_is_reported_while_a_grandchild_holds_stdout() {
     assert!(exited.status.success());
     assert!(start.elapsed() < Duration::from_secs(10), "long before the grandchild ends");
     assert!(!spawned.control.terminate(Terminate::kill()).await.unwrap(), "it is not running");
-    assert!(is_alive(sleep), "what an exited process left is not ended without being asked for");
+    assert!(is_running(sleep), "what an exited process left is not ended without being asked for");
     assert!(!spawned.control.terminate(Terminate::kill().with_descendants()).await.unwrap());
     let Event::Closed(closed) = next(&mut spawned.events).await else { panic!("it closes") };
     assert!(!closed.cut);
-    wait_until_gone(sleep).await;
+    wait_until_ended(sleep).await;
 }
 
 #[tokio::test]
 async fn output_after_the_exit_is_delivered() {
-    let Run { stdout, kinds, .. } = run(&local(), sh("(sleep 0.3; echo late) & echo early")).await;
-    assert_eq!(stdout, b"early\nlate\n");
-    assert_eq!(kinds, ["stdout", "exited", "stdout", "closed"]);
+    let (local, dir) = (local(), tempfile::tempdir().unwrap());
+    let script = "(until test -e exited; do sleep 0.01; done; echo late) & echo early";
+    let mut spawned = local.spawn(sh(script).cwd(dir.path())).await.unwrap();
+    assert_eq!(read_until(&mut spawned.events, "\n").await, b"early\n");
+    assert!(matches!(next(&mut spawned.events).await, Event::Exited(_)));
+    std::fs::write(dir.path().join("exited"), "").unwrap();
+    let Event::Output(late) = next(&mut spawned.events).await else { panic!("there is more") };
+    assert_eq!(late.bytes, "late\n");
+    assert!(matches!(next(&mut spawned.events).await, Event::Closed(_)));
 }
 
 #[tokio::test]
@@ -59,7 +75,7 @@ async fn closing_the_place_ends_what_exited_processes_left() {
     let mut spawned = local.spawn(sh("sleep 300 & echo $!")).await.unwrap();
     let sleep = read_pid(&mut spawned.events).await;
     local.close().await;
-    wait_until_gone(sleep).await;
+    wait_until_ended(sleep).await;
     local.close().await;
     assert!(matches!(local.spawn(sh("true")).await, Err(SpawnError::Closed)));
 }
@@ -77,7 +93,7 @@ async fn terminate_ends_a_tree_that_ignores_the_polite_request() {
     assert_eq!(exited.status.signal(), Some(Signal::Kill));
     assert!(start.elapsed() >= grace);
     assert!(matches!(next(&mut spawned.events).await, Event::Closed(_)));
-    wait_until_gone(inner).await;
+    wait_until_ended(inner).await;
 }
 
 #[tokio::test]
@@ -103,17 +119,18 @@ async fn terminate_lets_a_process_end_by_itself_and_drains_it() {
 
 #[tokio::test]
 async fn a_member_without_streams_has_its_grace_and_is_then_killed() {
-    let local = local();
-    let script = "(trap '' TERM; exec sleep 300) >/dev/null 2>&1 & echo $!; wait";
-    let mut spawned = local.spawn(sh(script)).await.unwrap();
+    let (local, dir) = (local(), tempfile::tempdir().unwrap());
+    let member = "(trap '' TERM; : >deaf; exec sleep 300) >/dev/null 2>&1";
+    let script = format!("{member} & until test -e deaf; do sleep 0.01; done; echo $!; wait");
+    let mut spawned = local.spawn(sh(&script).cwd(dir.path())).await.unwrap();
     let inner = read_pid(&mut spawned.events).await;
     // The shell dies at once; its streams close, and the member lives until the grace time is over.
     let grace = Duration::from_millis(500);
     let start = Instant::now();
     assert!(spawned.control.terminate(Terminate::graceful(grace)).await.unwrap());
     while !matches!(next(&mut spawned.events).await, Event::Closed(_)) {}
-    wait_until_gone(inner).await;
-    assert!(start.elapsed() < grace + PATIENCE / 4);
+    wait_until_ended(inner).await;
+    assert!(start.elapsed() >= grace, "it had its grace");
 }
 
 #[tokio::test]
@@ -132,9 +149,9 @@ async fn a_kill_does_not_wait_for_a_holder_in_another_session() {
     assert_eq!(exited.status.wire_code(), 137);
     let Event::Closed(closed) = next(&mut spawned.events).await else { panic!("it closes") };
     assert!(closed.cut);
-    assert!(is_alive(setsid), "it left the session, and is not reached");
+    assert!(is_running(setsid), "it left the session, and is not reached");
     run(&local, sh(&format!("kill -9 {setsid}"))).await;
-    wait_until_gone(setsid).await;
+    wait_until_ended(setsid).await;
 }
 
 #[tokio::test]

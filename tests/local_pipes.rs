@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use local_support::{PATIENCE, Run, collect, local, next, read_until, run, sh};
+use local_support::{PATIENCE, Run, collect, local, next, raise_descriptor_limit, read_until, run, sh};
 use longarm::ExecRequest;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{ExecBackend, Terminate};
@@ -224,6 +224,7 @@ async fn dropping_the_events_discards_the_output_and_the_process_goes_on() {
 
 #[tokio::test]
 async fn three_hundred_at_once_come_to_their_ends() {
+    raise_descriptor_limit();
     let local = local();
     let runs = join_all((0..300).map(|number| run(&local, sh(&format!("echo {number}; exit {}", number % 7))))).await;
     for (number, run) in runs.iter().enumerate() {
@@ -234,6 +235,7 @@ async fn three_hundred_at_once_come_to_their_ends() {
 
 #[tokio::test]
 async fn it_works_on_many_threads() {
+    raise_descriptor_limit();
     tokio::task::spawn_blocking(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
         runtime.block_on(async {

@@ -133,7 +133,7 @@ async fn the_end_of_a_session_leader_hangs_up_what_it_left() {
 
 #[tokio::test]
 async fn six_hundred_terminals_work_at_once_without_a_thread_each() {
-    raise_descriptor_limit();
+    local_support::raise_descriptor_limit();
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let local = local();
     let cat = || ExecRequest::new(["cat"]).cwd("/tmp").terminal(TerminalSize::default());
@@ -157,16 +157,6 @@ async fn six_hundred_terminals_work_at_once_without_a_thread_each() {
     for spawned in all {
         let mut events = spawned.events;
         while !matches!(next(&mut events).await, Event::Closed(_)) {}
-    }
-}
-
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls fill and read the structure.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = limit.rlim_max.min(8192);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
     }
 }
 

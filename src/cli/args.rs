@@ -63,6 +63,13 @@ pub(super) struct PlaceArgs {
     pub(super) auth_token_file: Option<PathBuf>,
 }
 
+impl PlaceArgs {
+    /// Whether the place is this machine itself, and no server.
+    pub(super) const fn is_this_machine(&self) -> bool {
+        self.connect.is_none() && self.stdio.is_none()
+    }
+}
+
 #[derive(Args)]
 pub(super) struct CpArgs {
     #[command(flatten)]

@@ -13,7 +13,6 @@ use futures_util::{StreamExt as _, stream};
 use longarm::Environment;
 use longarm::fs::{CopyOptions, CreateDirectoryOptions, FsError};
 use tokio::runtime::Builder;
-use tokio::time::timeout;
 
 use self::location::{Ends, Location};
 use self::plan::Plan;
@@ -85,13 +84,13 @@ async fn cp(args: CpArgs) -> Result<(), Failure> {
     };
     progress.finish();
     // All is done or given up; an end that does not come changes nothing.
-    let _ = timeout(CLOSE_TIME, environment.close()).await;
+    let _ = signals.bound(CLOSE_TIME, environment.close()).await;
     result
 }
 
 /// Copies everything. What fails for itself is told at once, and the rest goes on.
 async fn copy(environment: &Environment, args: &CpArgs, progress: &Progress) -> Result<(), Failure> {
-    let ends = Ends::new(environment).await?;
+    let ends = Ends::new(environment, &args.place).await?;
     let destination = ends.locate(&args.destination)?;
     let into = destination.is_directory().await.map_err(|error| explain(&error))?;
     if !into && (args.sources.len() > 1 || destination.must_be_directory()) {
@@ -103,7 +102,11 @@ async fn copy(environment: &Environment, args: &CpArgs, progress: &Progress) -> 
         let from = ends.locate(source)?;
         let to = if into { destination.below(&from)? } else { destination.clone() };
         if from.is_on_the_side_of(&to) {
-            beside.push((from, to));
+            // Directories of one name become one.
+            let is_directory = from.is_directory().await.unwrap_or(false);
+            if is_directory || plan.claim(&from, &to, progress) {
+                beside.push((from, to));
+            }
         } else if let Err(error) = plan.add(&from, &to, progress).await {
             progress.failed(&from, &to, &error)?;
         }
@@ -139,11 +142,7 @@ async fn copy(environment: &Environment, args: &CpArgs, progress: &Progress) -> 
 /// Copies within one place, which does it by itself.
 async fn copy_beside(from: &Location, to: &Location) -> Result<(), FsError> {
     // The reference empties a file that is copied onto itself.
-    if let Ok(there) = to.files().canonicalize(to.path()).await
-        && from.files().canonicalize(from.path()).await? == there
-    {
-        return Err(FsError::AlreadyExists { path: to.path() });
-    }
+    from.refuse_same(to).await?;
     from.files().copy(from.path(), to.path(), CopyOptions::new().recursive(true)).await
 }
 

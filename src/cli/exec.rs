@@ -18,7 +18,6 @@ use longarm::error::{SpawnError, WaitError};
 use longarm::event::Gap;
 use longarm::{Environment, Event, ExecRequest, ExitStatus, Process, ShellEnvPolicy, Stdin};
 use tokio::runtime::Builder;
-use tokio::time::timeout;
 
 use self::drain::Drain;
 use self::output::{Output, OutputError};
@@ -113,8 +112,8 @@ async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     }
     let result = run_in(&environment, &gate, &args, &mut signals).await;
     // What still runs belongs to nobody after this; an error has the last word.
-    let closed = timeout(CLOSE_TIME, environment.close()).await;
-    if closed.is_err() && result.is_ok() {
+    let closed = signals.bound(CLOSE_TIME, environment.close()).await;
+    if closed.is_none() && result.is_ok() {
         complain("the place did not close in time");
     }
     result
@@ -150,13 +149,13 @@ async fn run_in(
         Ok(ended) => {
             if args.contain {
                 let how = Terminate::graceful(STOP_GRACE).with_descendants();
-                if !matches!(timeout(CLOSE_TIME, process.terminate_with(how)).await, Ok(Ok(_))) {
+                if !matches!(signals.bound(CLOSE_TIME, process.terminate_with(how)).await, Some(Ok(_))) {
                     complain("what the command left behind could not be ended");
                 }
             } else if ended.still_open {
                 // Someone whom the command left behind holds its streams. As under a shell, he may live.
-                let detached = timeout(CLOSE_TIME, process.detach()).await;
-                if !matches!(detached, Ok(Ok(()))) {
+                let detached = signals.bound(CLOSE_TIME, process.detach()).await;
+                if !matches!(detached, Some(Ok(()))) {
                     complain("what the command left behind could not be kept");
                 }
             }
@@ -165,7 +164,11 @@ async fn run_in(
         }
         Err(failure) => {
             // The cause is known; a second error would hide it.
-            let _ = timeout(CLOSE_TIME, process.kill()).await;
+            let _ = signals.bound(CLOSE_TIME, process.kill()).await;
+            if matches!(failure, Failure::Reason(_)) {
+                // What has come was seen by us, and is nobody's to send again.
+                let _ = output.finish(signals).await;
+            }
             return Err(failure);
         }
     };

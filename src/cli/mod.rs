@@ -46,6 +46,16 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+impl os::Signals {
+    /// Waits for something for a bounded time, which the user may cut short. None if it did not come.
+    async fn bound<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = tokio::time::timeout(limit, work) => done.ok(),
+            () = self.stop() => None,
+        }
+    }
+}
+
 /// Prints help, or what is wrong with the arguments.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {

@@ -27,19 +27,23 @@ pub(super) enum Signal {
     Resize,
 }
 
+/// A signal that was ignored from the start stays so, as `nohup` and background jobs of shells have it.
 pub(super) struct Signals {
-    interrupt: SignalStream,
-    terminate: SignalStream,
-    hangup: SignalStream,
+    interrupt: Option<SignalStream>,
+    terminate: Option<SignalStream>,
+    hangup: Option<SignalStream>,
+    quit: Option<SignalStream>,
     resize: SignalStream,
 }
 
 impl Signals {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            interrupt: unless_ignored(SignalKind::interrupt())?,
+            terminate: unless_ignored(SignalKind::terminate())?,
+            hangup: unless_ignored(SignalKind::hangup())?,
+            // Else it would end us at once, and leave the terminal raw.
+            quit: unless_ignored(SignalKind::quit())?,
             resize: signal(SignalKind::window_change())?,
         })
     }
@@ -47,9 +51,10 @@ impl Signals {
     /// The next signal of any kind.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
-            Some(()) = self.interrupt.recv() => Signal::Interrupt,
-            Some(()) = self.terminate.recv() => Signal::Terminate,
-            Some(()) = self.hangup.recv() => Signal::Terminate,
+            Some(()) = next_of(&mut self.interrupt) => Signal::Interrupt,
+            Some(()) = next_of(&mut self.terminate) => Signal::Terminate,
+            Some(()) = next_of(&mut self.hangup) => Signal::Terminate,
+            Some(()) = next_of(&mut self.quit) => Signal::Terminate,
             Some(()) = self.resize.recv() => Signal::Resize,
             else => std::future::pending().await,
         }
@@ -58,6 +63,29 @@ impl Signals {
     /// The next signal that asks this program to end.
     pub(super) async fn stop(&mut self) {
         while self.next().await == Signal::Resize {}
+    }
+}
+
+fn unless_ignored(kind: SignalKind) -> io::Result<Option<SignalStream>> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call only fills `action`.
+    let action = unsafe {
+        if libc::sigaction(kind.as_raw_value(), std::ptr::null(), action.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        action.assume_init()
+    };
+    if action.sa_sigaction == libc::SIG_IGN {
+        return Ok(None);
+    }
+    signal(kind).map(Some)
+}
+
+/// The next one; never, if the signal is ignored.
+async fn next_of(stream: &mut Option<SignalStream>) -> Option<()> {
+    match stream {
+        Some(stream) => stream.recv().await,
+        None => std::future::pending().await,
     }
 }
 

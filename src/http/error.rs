@@ -117,7 +117,8 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Whether the same request may succeed if it is made again, and is known not to have reached its target.
+    /// Whether the same request may succeed if it is made again, and is known not to have reached its target. After a
+    /// redirect it has reached the one that it was made to, so that no failure is retryable.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::NameNotResolved { .. } | Self::ConnectionRefused { .. } | Self::Connect { .. } | Self::Busy(_) => {

@@ -237,6 +237,86 @@ fn a_copy_goes_on_where_it_was_interrupted() {
 }
 
 #[test]
+fn a_file_that_is_copied_onto_itself_keeps_what_it_has() {
+    let (places, _home) = places();
+    for place in &places {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let content = pattern(3_000_000);
+        fs::write(at("file"), &content).unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        fs::hard_link(at("file"), at("other-name")).unwrap();
+        for (from, to) in [("file", "file"), ("file", "link"), ("link", "file"), ("file", "other-name")] {
+            let is_reference = _home.is_some() && std::ptr::eq(place, places.last().unwrap());
+            if is_reference && to == "other-name" {
+                // Nothing of it tells that both are one, and its wire has no other way to write.
+                continue;
+            }
+            for (from, to) in [(here(at(from)), there(at(to))), (there(at(from)), here(at(to)))] {
+                // It may be told from another one, which is a failure, or be written over with what it has.
+                let outcome = cp(place, &[&from, &to]);
+                assert!(fs::read(at("file")).unwrap() == content, "{} {from} {to}: {outcome:?}", place.name());
+                if matches!(place, Place::Local) && !to.ends_with("other-name") {
+                    assert_eq!(outcome.code(), 1, "{from} {to}");
+                    assert!(outcome.reason().contains("exists"), "{outcome:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_that_becomes_shorter_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let source = fs::File::create(&from).unwrap();
+    source.set_len(1 << 40).unwrap();
+    for place in Place::all() {
+        let mut running = Running::start(&mut bounded(place.cp().args([there(&from), here(&to)])));
+        eventually("the copy begins", || fs::metadata(&to).is_ok_and(|to| to.len() > 0));
+        source.set_len(1 << 20).unwrap();
+        let outcome = running.finish();
+        assert_eq!(outcome.code(), 1, "{}: {outcome:?}", place.name());
+        assert!(outcome.reason().contains("shorter"), "{outcome:?}");
+        source.set_len(1 << 40).unwrap();
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn two_sources_never_become_one_file() {
+    for place in Place::all() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for size in [10, 3_000_000] {
+            for name in ["one", "two", "to"] {
+                fs::create_dir_all(at(name).join("tree")).unwrap();
+            }
+            for name in ["one", "two"] {
+                fs::write(at(name).join("data"), vec![name.as_bytes()[0]; size]).unwrap();
+                fs::write(at(name).join("tree/data"), vec![name.as_bytes()[0]; size]).unwrap();
+            }
+            let one = vec![b'o'; size];
+            for (sources, copied) in [(["one/data", "two/data"], "to/data"), (["one/tree", "two/tree"], "to/tree/data")]
+            {
+                fails(&place, &[&here(at(sources[0])), &here(at(sources[1])), &there(at("to"))], "data goes there");
+                assert!(fs::read(at(copied)).unwrap() == one, "{} {copied}: the first one", place.name());
+            }
+            let sources = [there(at("one/data")), there(at("two/data"))];
+            fails(&place, &[&sources[0], &sources[1], &there(at("to"))], "data goes there");
+            assert!(fs::read(at("to/data")).unwrap() == one, "{}", place.name());
+        }
+    }
+}
+
+/// The program where no file grows beyond 1 GiB, lest a copy without end fills the disk.
+fn bounded(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 2097152; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
+    shell
+}
+
+#[test]
 fn a_lost_connection_is_a_failure_after_which_the_copy_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
@@ -245,7 +325,7 @@ fn a_lost_connection_is_a_failure_after_which_the_copy_goes_on() {
     source.set_len(1 << 40).unwrap();
     let server = Server::start();
     let args = ["cp", "--connect", &server.url, &there(&from), &here(&to)];
-    let mut running = Running::start(Command::new(PROGRAM).args(args));
+    let mut running = Running::start(&mut bounded(Command::new(PROGRAM).args(args)));
     eventually("the copy begins", || fs::metadata(&to).is_ok_and(|to| to.len() > 2 << 20));
     drop(server);
     let outcome = running.finish();
@@ -262,7 +342,7 @@ fn an_interrupt_ends_a_copy_with_130() {
     let from = dir.path().join("from");
     fs::File::create(&from).unwrap().set_len(1 << 40).unwrap();
     let to = dir.path().join("to");
-    let mut running = Running::start(Place::Stdio.cp().args([here(&from), there(&to)]));
+    let mut running = Running::start(&mut bounded(Place::Stdio.cp().args([here(&from), there(&to)])));
     eventually("the copy begins", || fs::metadata(&to).is_ok_and(|to| to.len() > 0));
     running.signal("INT");
     assert_eq!(running.finish().code(), 130);

@@ -1,5 +1,6 @@
 //! `longarm exec`, in every place.
 
+use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -62,10 +63,17 @@ fn a_command_that_ends_while_input_is_open_ends_the_program() {
 fn the_time_limit_ends_the_command_with_124() {
     for place in Place::all() {
         let start = Instant::now();
-        let outcome = place.run(&["--timeout", "0.3", "--", "sh", "-c", "echo begun; sleep 600"]);
-        assert_eq!((outcome.code(), outcome.text()), (124, "begun\n"), "{}", place.name());
-        assert!(outcome.reason().contains("time limit"), "{outcome:?}");
-        assert!(start.elapsed() < Duration::from_secs(30));
+        // The limit must not pass before the shell comes to its first line.
+        for limit in [0.3, 1.2, 4.8, 19.2_f32] {
+            let outcome = place.run(&["--timeout", &limit.to_string(), "--", "sh", "-c", "echo begun; sleep 600"]);
+            assert_eq!(outcome.code(), 124, "{}: {outcome:?}", place.name());
+            assert!(outcome.reason().contains("time limit"), "{outcome:?}");
+            if !outcome.stdout.is_empty() || limit > 10.0 {
+                assert_eq!(outcome.text(), "begun\n", "{}", place.name());
+                break;
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(60));
         assert_eq!(place.run(&["--timeout", "600", "--", "true"]).code(), 0);
     }
 }
@@ -94,8 +102,10 @@ fn failures_of_longarm_itself_are_125_with_one_line_that_names_the_thing() {
 
 #[test]
 fn places_that_cannot_be_reached_are_125_with_a_reason() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("ws://127.0.0.1:{port}");
+    // Bound, so that nobody else gets the address, and not listening.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let url = format!("ws://{}", nobody.local_addr().unwrap());
     for (args, text) in [
         (&["--connect", &url][..], url.as_str()),
         (&["--connect", "wss://127.0.0.1:1"], "wss"),
@@ -172,22 +182,84 @@ fn a_second_ctrl_c_terminates_and_a_third_kills() {
         let script = "trap 'echo int' INT; trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
         let mut running = Running::start(place.exec().args(["--", "sh", "-c", script]));
         assert_eq!(running.line(), "ready");
-        running.signal("INT");
-        assert_eq!(running.line(), "int");
-        running.signal("INT");
+        interrupt_until_terminated(&mut running);
         let outcome = running.finish();
-        assert_eq!((outcome.code(), outcome.text()), (7, "term\n"), "{}: {outcome:?}", place.name());
+        assert_eq!((outcome.code(), outcome.text()), (7, ""), "{}: {outcome:?}", place.name());
 
-        let script = "trap 'echo int' INT; trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done";
-        let mut running = Running::start(place.exec().args(["--", "sh", "-c", script]));
-        assert_eq!(running.line(), "ready");
-        running.signal("INT");
-        assert_eq!(running.line(), "int");
-        running.signal("INT");
-        assert_eq!(running.line(), "term");
-        running.signal("INT");
-        assert_eq!(running.finish().code(), 137, "{}", place.name());
+        // After its grace of two seconds it would be killed, too: the third one must be what kills it.
+        let killed_at_once = |_| {
+            let script = "trap 'echo int' INT; trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done";
+            let mut running = Running::start(place.exec().args(["--", "sh", "-c", script]));
+            assert_eq!(running.line(), "ready");
+            interrupt_until_terminated(&mut running);
+            let start = Instant::now();
+            running.signal("INT");
+            assert_eq!(running.finish().code(), 137, "{}", place.name());
+            start.elapsed() < Duration::from_millis(1_500)
+        };
+        assert!((0..5).any(killed_at_once), "{}", place.name());
     }
+}
+
+/// The first one interrupts, and so does each that comes too late to be a second one.
+fn interrupt_until_terminated(running: &mut Running) {
+    running.signal("INT");
+    assert_eq!(running.line(), "int");
+    for _ in 0..10 {
+        running.signal("INT");
+        match running.line().as_str() {
+            "term" => return,
+            line => assert_eq!(line, "int"),
+        }
+    }
+    panic!("no second interrupt was in time");
+}
+
+/// The program, started with this signal ignored.
+fn ignoring(signal: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' $0; exec \"$@\"", signal]).arg(command.get_program()).args(command.get_args());
+    shell
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_stays_so() {
+    for name in ["HUP", "INT", "QUIT"] {
+        let script = "echo ready; read line; echo $line; exit 5";
+        let mut running =
+            Running::start(&mut ignoring(name, Place::Local.exec().args(["-i", "--", "sh", "-c", script])));
+        assert_eq!(running.line(), "ready");
+        running.signal(name);
+        writeln!(running.stdin.take().unwrap(), "it goes on").unwrap();
+        let outcome = running.finish();
+        assert_eq!((outcome.code(), outcome.text()), (5, "it goes on\n"), "{name}: {outcome:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_come_is_written_when_the_server_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid");
+    let server = format!("echo $$ >'{}'; exec '{PROGRAM}' serve --listen stdio", pid.display());
+    let script = "head -c 600000 /dev/zero; exec sleep 600";
+    let mut running =
+        Running::start(Command::new(PROGRAM).args(["exec", "--stdio", &server, "--", "sh", "-c", script]));
+    // What has come is told by what was read from the server, as Base64.
+    let io = format!("/proc/{}/io", running.id());
+    eventually("all comes", || {
+        let io = std::fs::read_to_string(&io).unwrap();
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+        read.parse::<u64>().unwrap() > 800_000
+    });
+    signal(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap(), "KILL");
+    // Nobody reads until a program that does not wait for that would have ended.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) && !running.has_ended() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let outcome = running.finish();
+    assert_eq!((outcome.code(), outcome.stdout.len()), (125, 600_000), "{:?}", outcome.stderr);
 }
 
 #[test]

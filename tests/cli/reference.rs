@@ -17,7 +17,8 @@ pub(crate) fn reference() -> Option<(Place, tempfile::TempDir)> {
     };
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = Command::new(program);
-    command.args(["exec-server", "--listen", "ws://127.0.0.1:0"]).env("HOME", home.path());
+    command.args(["exec-server", "--listen", "ws://127.0.0.1:0"]).env_clear();
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path))).env("HOME", home.path());
     Some((Place::Connect(Server::from_command(&mut command)), home))
 }
 

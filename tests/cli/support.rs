@@ -1,6 +1,7 @@
 //! Running the program and talking to it.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -113,6 +114,16 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A shell makes its background jobs ignore some of them, and the tests may run in one.
+        // SAFETY: the closure makes system calls that are safe after a fork.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         let mut child = command.spawn().unwrap();
         let mut stderr = child.stderr.take().unwrap();
         Self {
@@ -155,6 +166,10 @@ impl Running {
         let status = self.wait();
         let stdout = stdout.map(|read| in_time("the end of the output", &read)).unwrap_or_default();
         Outcome { status, stdout, stderr: in_time("the end of the errors", &self.stderr.take().unwrap()) }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {

@@ -102,18 +102,36 @@ async fn the_local_terminal_is_as_before_after_every_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_restored_when_the_program_is_asked_to_end() {
-    let argv = exec(&Place::Local, &["-it", "--", "sh", "-c", "echo ready; exec sleep 600"]);
+    let argv = exec(&Place::Local, &["-it", "--", "sleep", "600"]);
     let argv = argv.iter().map(|arg| format!("'{arg}'")).collect::<Vec<_>>().join(" ");
+    // Without job control a background program shares our process group, and so may use the terminal; but its standard
+    // input is another one if nobody says otherwise.
     let script = format!(
-        "trap '' INT; before=$(stty -g); {argv} & echo pid-$!-; fg >/dev/null 2>&1; wait $!; code=$?; \
+        "exec 3<&0; before=$(stty -g); {argv} <&3 & echo pid-$!-; \
+         until [ \"$before\" != \"$(stty -g)\" ]; do sleep 0.01; done; echo changed; wait $!; code=$?; \
          [ \"$before\" = \"$(stty -g)\" ] && echo same; exit $code"
     );
-    // Without job control a background program shares our process group, and so may use the terminal.
+    for signal in ["TERM", "HUP"] {
+        let mut terminal = OnTerminal::start(&["sh", "-c", &script], TerminalSize::default()).await;
+        terminal.expect("pid-").await;
+        let pid = terminal.expect("-").await;
+        terminal.expect("changed").await;
+        crate::support::signal(pid.trim_end_matches('-').parse().unwrap(), signal);
+        assert!(terminal.expect("[exit code 143]").await.contains("same"), "{signal}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_restored_when_the_quit_key_ends_the_program() {
+    let argv = exec(&Place::Local, &["-t", "--", "sh", "-c", "echo ready; exec sleep 600"]);
+    let argv = argv.iter().map(|arg| format!("'{arg}'")).collect::<Vec<_>>().join(" ");
+    // The key reaches all in the foreground.
+    let script = format!(
+        "trap : QUIT; before=$(stty -g); {argv}; code=$?; [ \"$before\" = \"$(stty -g)\" ] && echo same; exit $code"
+    );
     let mut terminal = OnTerminal::start(&["sh", "-c", &script], TerminalSize::default()).await;
-    terminal.expect("pid-").await;
-    let pid = terminal.expect("-").await;
     terminal.expect("ready").await;
-    crate::support::signal(pid.trim_end_matches('-').parse().unwrap(), "TERM");
+    terminal.type_in("\u{1c}").await;
     assert!(terminal.expect("[exit code 143]").await.contains("same"));
 }
 

@@ -15,6 +15,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
     longarm::testing::contract::be_child_if_asked();
+    forget_the_caller();
     #[cfg(unix)]
     hear_signals();
     let arguments = Arguments::from_args();
@@ -30,6 +31,16 @@ fn main() {
         }
     }
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Removes the variables by which the caller would change what is tested: its proxies, and the reference's settings.
+fn forget_the_caller() {
+    let is_meant = |name: &str| name.to_ascii_lowercase().ends_with("_proxy") || name.starts_with("CODEX_");
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| is_meant(name)).collect::<Vec<_>>() {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::remove_var(name) };
+    }
 }
 
 /// Takes back what whoever started this program made it ignore, as shells do for their background jobs: the custom

@@ -153,9 +153,10 @@ async fn over_reference(program: std::ffi::OsString) -> Arc<dyn ExecBackend> {
     use longarm::transport::websocket::{self, ConnectOptions};
     use tokio::io::{AsyncBufReadExt, BufReader};
 
+    let home = tempfile::tempdir().unwrap_or_else(|error| panic!("no home: {error}"));
     let mut server = tokio::process::Command::new(program)
         .args(["exec-server", "--listen", "ws://127.0.0.1:0"])
-        .env("HOME", std::env::temp_dir())
+        .env("HOME", home.path())
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
@@ -165,7 +166,11 @@ async fn over_reference(program: std::ffi::OsString) -> Arc<dyn ExecBackend> {
     let mut lines = BufReader::new(server.stdout.take().unwrap_or_else(|| panic!("it has no output"))).lines();
     let url = lines.next_line().await.ok().flatten().unwrap_or_else(|| panic!("the reference names no URL"));
     // It lives as long as the runtime of the case.
-    tokio::spawn(async move { server.wait().await });
+    tokio::spawn(async move {
+        let ended = server.wait().await;
+        drop(home);
+        ended
+    });
     let transport = websocket::connect(&url, &ConnectOptions::new()).await;
     connect(transport.unwrap_or_else(|error| panic!("no connection: {error}"))).await
 }

@@ -95,11 +95,13 @@ async fn errors_are_those_of_the_place_itself() {
     let place = Place::new().await;
     let here = Local::new(LocalConfig::default());
     let local = here.http().unwrap();
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{unused}/?k=hunter2");
+    // Bound, so that nobody else gets the address, and not listening.
+    let unused = tokio::net::TcpSocket::new_v4().unwrap();
+    unused.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let url = format!("http://{}/?k=hunter2", unused.local_addr().unwrap());
     let requests = [
         HttpRequest::get(&url),
-        HttpRequest::get("http://user:hunter2@name.invalid/?k=hunter2"),
+        HttpRequest::get("http://user:hunter2@name..invalid/?k=hunter2"),
         HttpRequest::get("ftp://x/"),
         HttpRequest::get("hunter2"),
         HttpRequest::new("BAD METHOD", &url),

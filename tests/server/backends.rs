@@ -10,6 +10,7 @@ use futures_core::Stream;
 use longarm::backend::{ExecBackend, Features, ProcessControl, Spawned, Terminate};
 use longarm::error::{CallError, SignalError, SpawnError, WriteError};
 use longarm::event::{Closed, Event, Exited, Output, OutputStream};
+use longarm::http::HttpClient;
 use longarm::info::{EnvironmentInfo, Shell};
 use longarm::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 use longarm::{ExitStatus, Local, LocalConfig};
@@ -47,6 +48,10 @@ impl ExecBackend for Holding {
 
     fn features(&self) -> Features {
         self.local.features()
+    }
+
+    fn http(&self) -> Option<Arc<dyn HttpClient>> {
+        self.local.http()
     }
 
     async fn close(&self) {

@@ -32,6 +32,14 @@ async fn nothing_else_waits() {
     for _ in 0..100 {
         polls.push(client.request("process/read", json!({"processId": "deaf", "waitMs": 60_000})).await);
     }
+    #[cfg(all(feature = "http", feature = "testing"))]
+    let (target, asked) = {
+        let target = longarm::testing::http_server::HttpServer::start().await.unwrap();
+        let request = json!({"method": "GET", "url": target.url("/slow"), "requestId": "slow"});
+        let asked = client.request("http/request", request).await;
+        target.begun("/slow", 1).await;
+        (target, asked)
+    };
     let began = tokio::time::Instant::now();
     assert_eq!(client.call("process/terminate", json!({"processId": "victim"})).await, json!({"running": true}));
     assert_eq!(client.write("cat", "w", b"hi\n").await, "accepted");
@@ -43,6 +51,8 @@ async fn nothing_else_waits() {
     // None of those that wait has ended before, but the writes for which there was room.
     let ended: Vec<i64> = client.others.iter().filter_map(|message| message["id"].as_i64()).collect();
     assert!(!ended.contains(&held));
+    #[cfg(all(feature = "http", feature = "testing"))]
+    assert!(!ended.contains(&asked), "{:?}", client.others);
     assert!(polls.iter().all(|poll| !ended.contains(poll)));
     assert!(ended.len() < 600, "{} writes fit into the queue and the pipe", ended.len());
     assert_eq!(writes[..ended.len()], ended, "in their order");
@@ -57,6 +67,11 @@ async fn nothing_else_waits() {
     }
     backend.release.notify_waiters();
     assert_eq!(client.answer(held).await.unwrap_err()["data"]["kind"], "spawnNotFound");
+    #[cfg(all(feature = "http", feature = "testing"))]
+    {
+        drop(target);
+        assert!(client.answer(asked).await.is_err(), "its target is gone");
+    }
     server.shutdown().await;
 }
 

@@ -134,11 +134,13 @@ impl Spawner {
                 Ok(Ok(mut delivery)) => return delivery.outcome.take().ok_or(SpawnError::Closed),
                 // The pool ended before a thread took the job, or the thread has panicked.
                 Ok(Err(_)) if lock(&self.queue.state).closed => return Err(SpawnError::Closed),
-                Ok(Err(_)) => return Err(OsError::new("start a process", io::Error::other("the thread is gone")).into()),
+                Ok(Err(_)) => {
+                    return Err(OsError::new("start a process", io::Error::other("the thread is gone")).into());
+                }
                 // Many starts at once are no reason: only if none of them has come to its turn meanwhile.
-                Err(_) => self.add_thread_if(|threads, queue| {
-                    threads == 0 || queue.is_stuck() && threads < MAX_THREADS
-                })?,
+                Err(_) => {
+                    self.add_thread_if(|threads, queue| threads == 0 || queue.is_stuck() && threads < MAX_THREADS)?
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! One file.
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::try_join;
 use longarm::fs::{
@@ -27,6 +28,7 @@ pub(super) struct FileCopy {
 
 impl FileCopy {
     pub(super) async fn copy(&self, resume: bool, progress: &Progress) -> Result<(), FsError> {
+        self.from.refuse_same(&self.to).await?;
         if self.size <= WHOLE_BYTES {
             match self.copy_whole(WHOLE_BYTES, progress).await {
                 // It has grown.
@@ -39,21 +41,41 @@ impl FileCopy {
             progress.bytes_done(kept);
             return Ok(());
         }
+        // Nothing happens to the destination before the source has been read from.
+        let (mut reader, mut first) = self.open_source(kept).await?;
         let (to, offset) = match self.open_destination(kept).await {
             // The place writes no files in blocks.
             Err(FsError::Unsupported(_)) => return self.copy_whole(u64::MAX, progress).await,
             opened => opened?,
         };
-        let from = self.from.files().open(self.from.path(), OpenMode::Read).await?;
+        if offset != kept {
+            (reader, first) = self.open_source(offset).await?;
+        }
         progress.bytes_done(offset);
-        let mut reader = FileReader::new(from, offset);
+        let mut end = offset;
         let mut writer = FileWriter::new(to, offset);
-        while let Some(block) = reader.next().await {
+        let mut next = first;
+        while let Some(block) = next {
             let block = block?;
             writer.write_all(&block).await.map_err(|error| self.write_error(error))?;
             progress.bytes_done(block.len() as u64);
+            end += block.len() as u64;
+            next = reader.next().await;
         }
-        writer.shutdown().await.map_err(|error| self.write_error(error))
+        writer.shutdown().await.map_err(|error| self.write_error(error))?;
+        if end < self.size {
+            let text = format!("it has become shorter: {end} bytes of {}", self.size);
+            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, text);
+            return Err(FsError::from_io("read", self.from.path(), error));
+        }
+        Ok(())
+    }
+
+    /// The source from an offset on, and its first block.
+    async fn open_source(&self, offset: u64) -> Result<(FileReader, Option<Result<Bytes, FsError>>), FsError> {
+        let mut reader = FileReader::new(self.from.files().open(self.from.path(), OpenMode::Read).await?, offset);
+        let first = reader.next().await.transpose()?;
+        Ok((reader, first.map(Ok)))
     }
 
     async fn copy_whole(&self, limit: u64, progress: &Progress) -> Result<(), FsError> {
@@ -74,7 +96,39 @@ impl FileCopy {
                 opened => return Ok((opened?, kept)),
             }
         }
+        if let Some(there) = self.possibly_same().await? {
+            match files.open(self.to.path(), OpenMode::Update).await {
+                Err(FsError::Unsupported(_)) if there => return Err(FsError::AlreadyExists { path: self.to.path() }),
+                Err(FsError::Unsupported(_)) => {}
+                opened => return Ok((opened?, 0)),
+            }
+        }
         Ok((files.open(self.to.path(), OpenMode::Replace).await?, 0))
+    }
+
+    /// Whether the destination may be the source itself, under this or another name, seen from a place that is this machine
+    /// after all or has the same file system. Such a file must not be emptied; written over with what it has it stays as it
+    /// is. Within, whether all that can be told of it says so.
+    async fn possibly_same(&self) -> Result<Option<bool>, FsError> {
+        let to = match self.to.files().metadata(self.to.path(), Symlinks::Follow).await {
+            Ok(to) => to,
+            Err(FsError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let from = self.from.files().metadata(self.from.path(), Symlinks::Follow).await?;
+        let is_same_path = async || {
+            let from = self.from.files().canonicalize(self.from.path()).await?;
+            Ok::<_, FsError>(from == self.to.files().canonicalize(self.to.path()).await?)
+        };
+        if to.size == from.size {
+            let same_times = (to.modified, to.created) == (from.modified, from.created);
+            return Ok(Some(same_times && is_same_path().await?));
+        }
+        // One that grows while it is looked at has two sizes.
+        if from.size != self.size && to.created == from.created && is_same_path().await? {
+            return Err(FsError::AlreadyExists { path: self.to.path() });
+        }
+        Ok(None)
     }
 
     /// How much of the destination can stay: what it has, if that ends as the same part of the source does.

@@ -8,6 +8,7 @@ use longarm::Environment;
 use longarm::fs::{DirectoryEntry, FileSystem, FsError, LocalFileSystem, LocalFileSystemConfig, RequestPath, Symlinks};
 use longarm::path_uri::{NativePath, PathConvention, PathUri};
 
+use crate::cli::args::PlaceArgs;
 use crate::cli::{explain, os};
 
 /// Here, and the place.
@@ -20,17 +21,19 @@ pub(super) struct Ends {
 
 struct Side {
     files: Arc<dyn FileSystem>,
+    /// Its files are those of this machine for certain.
+    is_this_machine: bool,
     /// What stands before a path when it is shown.
     mark: &'static str,
 }
 
 impl Ends {
-    pub(super) async fn new(environment: &Environment) -> Result<Self, String> {
+    pub(super) async fn new(environment: &Environment, place: &PlaceArgs) -> Result<Self, String> {
         let info = environment.info().await.map_err(|error| explain(&error))?;
         let here = LocalFileSystem::new(LocalFileSystemConfig::from_host());
         Ok(Self {
-            here: Arc::new(Side { files: Arc::new(here), mark: "" }),
-            place: Arc::new(Side { files: environment.fs(), mark: ":" }),
+            here: Arc::new(Side { files: Arc::new(here), is_this_machine: true, mark: "" }),
+            place: Arc::new(Side { files: environment.fs(), is_this_machine: place.is_this_machine(), mark: ":" }),
             place_convention: match (&info.platform_os, &info.cwd) {
                 (Some(os), _) => PathConvention::of_os(os),
                 (None, Some(cwd)) => cwd.convention().unwrap_or(PathConvention::Posix),
@@ -111,6 +114,23 @@ impl Location {
 
     pub(super) fn is_on_the_side_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.side, &other.side)
+    }
+
+    /// Refuses a destination that is this same path. Links to one file by several names are not looked for.
+    pub(super) async fn refuse_same(&self, to: &Self) -> Result<(), FsError> {
+        let comparable = self.is_on_the_side_of(to) || self.side.is_this_machine && to.side.is_this_machine;
+        if comparable
+            && let Ok(there) = to.files().canonicalize(to.path()).await
+            && self.files().canonicalize(self.path()).await? == there
+        {
+            return Err(FsError::AlreadyExists { path: to.path() });
+        }
+        Ok(())
+    }
+
+    /// What tells it from others of its side, as it is written.
+    pub(super) const fn uri(&self) -> &PathUri {
+        &self.path
     }
 
     /// Whether it was written as only a directory is.

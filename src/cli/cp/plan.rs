@@ -1,9 +1,12 @@
 //! What there is to copy.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::pin::pin;
 
 use futures_util::{StreamExt as _, stream};
 use longarm::fs::{DirectoryEntry, FsError, Metadata, Symlinks};
+use longarm::path_uri::PathUri;
 
 use super::AT_A_TIME;
 use super::file::FileCopy;
@@ -15,6 +18,8 @@ use super::progress::Progress;
 pub(super) struct Plan {
     pub(super) directories: Vec<Location>,
     pub(super) files: Vec<FileCopy>,
+    /// Where files go, and whence.
+    taken: HashMap<PathUri, Location>,
 }
 
 impl Plan {
@@ -25,7 +30,7 @@ impl Plan {
             if !metadata.is_file {
                 return Err(FsError::NotAFile { path: from.path() });
             }
-            self.files.push(FileCopy { from: from.clone(), to: to.clone(), size: metadata.size });
+            self.add_file(from.clone(), to.clone(), metadata.size, progress);
             return Ok(());
         }
         let mut unread = vec![(from.clone(), to.clone())];
@@ -36,6 +41,26 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    fn add_file(&mut self, from: Location, to: Location, size: u64, progress: &Progress) {
+        if self.claim(&from, &to, progress) {
+            self.files.push(FileCopy { from, to, size });
+        }
+    }
+
+    /// Takes a destination for a file. A second one for the same is a failure: they would become a mixture.
+    pub(super) fn claim(&mut self, from: &Location, to: &Location, progress: &Progress) -> bool {
+        match self.taken.entry(to.uri().clone()) {
+            Entry::Vacant(free) => {
+                free.insert(from.clone());
+                true
+            }
+            Entry::Occupied(taken) => {
+                progress.not_copied(&format_args!("{from} to {to}"), &format!("{} goes there", taken.get()));
+                false
+            }
+        }
     }
 
     /// Adds what is in a directory.
@@ -63,7 +88,7 @@ impl Plan {
                 }
                 Ok(metadata) if metadata.is_symlink => progress.passed_over(&from, "it is a link"),
                 Ok(metadata) if metadata.is_directory => unread.push((from, to)),
-                Ok(metadata) if metadata.is_file => self.files.push(FileCopy { from, to, size: metadata.size }),
+                Ok(metadata) if metadata.is_file => self.add_file(from, to, metadata.size, progress),
                 Ok(_) => progress.passed_over(&from, "it is neither a file nor a directory"),
                 Err(error) => progress.failed_in_tree(&from, &to, error)?,
             }

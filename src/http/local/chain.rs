@@ -19,8 +19,9 @@ use crate::http::{HttpError, MAX_REDIRECTS, Redirects};
 /// Makes the request; returns the response that is no redirect to be followed.
 pub(super) async fn follow(ready: &Ready, mut prepared: Prepared) -> Result<Response, HttpError> {
     let sets_referer = !prepared.headers.contains_key(REFERER);
-    for _ in 0..=MAX_REDIRECTS {
-        let response = send(ready, &prepared).await?;
+    for followed in 0..=MAX_REDIRECTS {
+        let sent = send(ready, &prepared).await;
+        let response = if followed == 0 { sent? } else { sent.map_err(after_a_redirect)? };
         let Some(next) = redirect_of(&prepared, &response) else { return Ok(response) };
         if !matches!(next.scheme(), "http" | "https") {
             return Err(HttpError::RedirectScheme { origin: origin(&prepared.url), scheme: next.scheme().into() });
@@ -29,6 +30,19 @@ pub(super) async fn follow(ready: &Ready, mut prepared: Prepared) -> Result<Resp
         advance(&mut prepared, response.status(), next, sets_referer);
     }
     Err(HttpError::TooManyRedirects { origin: origin(&prepared.url), limit: MAX_REDIRECTS })
+}
+
+/// A host before this one has carried out what was asked, so that nothing may sound as if it could be asked again.
+fn after_a_redirect(error: HttpError) -> HttpError {
+    let reason = error.to_string();
+    match error {
+        HttpError::NameNotResolved { origin, .. }
+        | HttpError::ConnectionRefused { origin }
+        | HttpError::Connect { origin, .. } => {
+            HttpError::Failed { origin, reason: format!("after a redirect, {reason}") }
+        }
+        other => other,
+    }
 }
 
 async fn send(ready: &Ready, prepared: &Prepared) -> Result<Response, HttpError> {

@@ -142,9 +142,12 @@ impl Guard {
             // An error means that the client is gone, which closes it first.
             let _closed = self.closed.wait_for(|closed| *closed).await;
         };
+        // Also if there is something at each look.
+        let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
         tokio::select! {
             biased;
             () = closed => return Err(HttpError::Closed),
+            () = std::future::ready(()), if is_late => {}
             result = work => return result,
             () = late => {}
         }

@@ -177,18 +177,62 @@ async fn a_redirect_to_another_origin_loses_what_is_secret() {
     assert!(text.contains(&format!("\nreferer: {}/\n", here.url(""))), "{text}");
 }
 
+/// An address that refuses connections: its socket is bound, so that nobody else gets it, and does not listen.
+struct Nobody(tokio::net::TcpSocket);
+
+impl Nobody {
+    fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self(socket)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.0.local_addr().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn what_a_redirect_leads_to_is_not_known_to_be_untouched() {
+    let (server, client, nobody) = (HttpServer::start().await.unwrap(), client_with(&[]), Nobody::new());
+    for (url, reason) in [(nobody.url("/"), "refused"), ("http://name..invalid/".into(), "cannot be resolved")] {
+        let post = |url: &str| HttpRequest::new("POST", url).body("pay");
+        assert!(in_time(client.send(post(&url))).await.unwrap_err().is_retryable(), "nothing was sent");
+        for status in [303, 307] {
+            let away = server.url(&format!("/to/{status}/{url}"));
+            let error = in_time(client.send(post(&away))).await.unwrap_err();
+            assert!(!error.is_retryable(), "the first host has it: {error:?}");
+            assert!(matches!(&error, HttpError::Failed { origin, .. } if url.starts_with(origin)), "{error:?}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_keeps_coming_ends_at_its_limit() {
+    let (server, client) = (HttpServer::start().await.unwrap(), client_with(&[]));
+    let limit = Duration::from_millis(300);
+    let begun = Instant::now();
+    let mut response = in_time(client.stream(HttpRequest::get(server.url("/endless")).timeout(limit))).await.unwrap();
+    in_time(response.body.chunk()).await.unwrap();
+    // There is a chunk at each look, also after the limit.
+    std::thread::sleep(limit.saturating_sub(begun.elapsed()) + Duration::from_millis(10));
+    let late = in_time(response.body.chunk()).await;
+    assert_eq!(late, Err(HttpError::TimedOut { origin: server.url(""), in_body: true }));
+}
+
 #[tokio::test]
 async fn causes_are_told_apart() {
     let (server, client) = (HttpServer::start().await.unwrap(), client_with(&[]));
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let origin = format!("http://{unused}");
+    let nobody = Nobody::new();
+    let origin = nobody.url("");
     let failure = async |url: String| in_time(client.send(HttpRequest::get(url))).await.unwrap_err();
     let error = failure(format!("{origin}/path?key=a-secret")).await;
     assert_eq!(error, HttpError::ConnectionRefused { origin: origin.clone() });
     assert!(error.is_retryable());
-    let error = failure("http://user:a-secret@name.invalid/?key=a-secret".into()).await;
+    let error = failure("http://user:a-secret@name..invalid/?key=a-secret".into()).await;
     assert!(
-        matches!(&error, HttpError::NameNotResolved { origin, .. } if origin == "http://name.invalid"),
+        matches!(&error, HttpError::NameNotResolved { origin, .. } if origin == "http://name..invalid"),
         "{error:?}"
     );
     assert!(!format!("{error} {error:?}").contains("a-secret"));
@@ -242,10 +286,10 @@ async fn what_is_invalid_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn proxies_are_those_of_the_variables_unless_told_otherwise() {
     let proxy = HttpServer::start().await.unwrap();
-    let by_variable = client_with(&[("HTTP_PROXY", &proxy.url("")), ("no_proxy", "direct.invalid")]);
+    let by_variable = client_with(&[("HTTP_PROXY", &proxy.url("")), ("no_proxy", "direct..invalid")]);
     let response = in_time(by_variable.send(HttpRequest::get("http://far.invalid/x"))).await.unwrap();
     assert_eq!(response.body, "no such path", "it went by the proxy");
-    let error = in_time(by_variable.send(HttpRequest::get("http://direct.invalid/"))).await.unwrap_err();
+    let error = in_time(by_variable.send(HttpRequest::get("http://direct..invalid/"))).await.unwrap_err();
     assert!(matches!(error, HttpError::NameNotResolved { .. }), "{error:?}");
     let config = LocalHttpConfig::default().proxies(Proxies::Url(proxy.url("").replace("//", "//user:a-secret@")));
     assert!(!format!("{config:?}").contains("a-secret"));

@@ -81,11 +81,17 @@ async fn a_daemon_that_does_not_end_by_itself_is_killed_after_the_grace(cx: Cont
 }
 
 async fn the_time_limit_ends_daemons(cx: Context) {
-    let request = contained(&cx, &["leave-daemon-and-sleep", "sleep-silently"]).time_limit(Duration::from_millis(300));
-    let mut watched = Watched::new(cx.spawn(request.stop_grace(Duration::from_millis(100))).await);
-    let daemon = watched.life().await;
-    assert!(watched.read_to_end().await.timed_out());
-    cx.assert_gone(daemon).await;
+    // The limit must not pass before the daemon lives.
+    for limit in [1, 4, 16].map(Duration::from_secs) {
+        let request = contained(&cx, &["leave-daemon-and-sleep", "sleep-silently"]).time_limit(limit);
+        let mut watched = Watched::new(cx.spawn(request.stop_grace(Duration::from_millis(100))).await);
+        assert!(watched.read_to_end().await.timed_out());
+        if watched.has_life() {
+            let daemon = watched.life().await;
+            return cx.assert_gone(daemon).await;
+        }
+    }
+    panic!("the daemon does not come to life");
 }
 
 async fn the_output_limit_ends_daemons(cx: Context) {

@@ -184,6 +184,18 @@ impl Watched {
         String::from_utf8_lossy(&self.pty).into_owned()
     }
 
+    /// Whether there is a sign of life.
+    pub(super) fn has_life(&self) -> bool {
+        self.numbers().next().is_some()
+    }
+
+    /// The whole lines of standard output that are numbers.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let text = self.stdout_text();
+        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        whole.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>().into_iter()
+    }
+
     /// The first line of standard output that is a number: the sign of life of a process.
     pub(super) async fn life(&mut self) -> u32 {
         let [life] = self.lives().await;
@@ -193,9 +205,7 @@ impl Watched {
     /// The first lines of standard output that are numbers.
     pub(super) async fn lives<const N: usize>(&mut self) -> [u32; N] {
         loop {
-            let text = self.stdout_text();
-            let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
-            let numbers: Vec<u32> = whole.lines().filter_map(|line| line.parse().ok()).take(N).collect();
+            let numbers: Vec<u32> = self.numbers().take(N).collect();
             if let Ok(lives) = numbers.try_into() {
                 return lives;
             }

@@ -150,13 +150,16 @@ async fn a_request_that_cannot_be_made_is_refused(cx: Context) {
 
 async fn causes_are_told_apart(cx: Context) {
     let target = target().await;
-    // Its listener is closed at once.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let nobody = nobody.unwrap_or_else(|error| panic!("no listener: {error}"));
+    // Bound, so that nobody else gets the address, and not listening.
+    let bound = tokio::net::TcpSocket::new_v4().and_then(|socket| {
+        socket.bind(([127, 0, 0, 1], 0).into())?;
+        Ok((socket.local_addr()?, socket))
+    });
+    let (nobody, _socket) = bound.unwrap_or_else(|error| panic!("no address: {error}"));
     let nobody = format!("http://{nobody}");
     let error = failure(&cx, HttpRequest::get(format!("{nobody}/?k=hunter2"))).await;
     assert_eq!(error, HttpError::ConnectionRefused { origin: nobody });
-    let error = failure(&cx, HttpRequest::get("http://user:hunter2@name.invalid/?k=hunter2")).await;
+    let error = failure(&cx, HttpRequest::get("http://user:hunter2@name..invalid/?k=hunter2")).await;
     assert!(matches!(error, HttpError::NameNotResolved { .. }), "{error:?}");
     let error = failure(&cx, HttpRequest::get(target.url("/slow")).timeout(Duration::from_millis(50))).await;
     assert_eq!(error, HttpError::TimedOut { origin: target.url(""), in_body: false });

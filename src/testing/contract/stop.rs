@@ -8,6 +8,7 @@ use crate::request::Signal;
 
 cases! {"stop":
     a_tree_that_ignores_the_polite_request_is_killed_after_the_grace [GracefulStop],
+    the_answer_to_a_request_to_end_does_not_wait_for_the_end [GracefulStop],
     a_process_that_ends_by_itself_is_not_killed [GracefulStop],
     a_kill_ends_the_whole_tree,
     ending_an_exited_process_does_nothing_and_says_so,
@@ -24,9 +25,21 @@ async fn a_tree_that_ignores_the_polite_request_is_killed_after_the_grace(cx: Co
     let begun = Instant::now();
     let grace = Duration::from_millis(200);
     assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
-    assert!(begun.elapsed() < grace, "the answer comes at once");
     assert_eq!(watched.read_to_end().await.wire_code(), 137);
     assert!(begun.elapsed() >= grace, "the grace was not granted");
+    cx.assert_gone(life).await;
+}
+
+async fn the_answer_to_a_request_to_end_does_not_wait_for_the_end(cx: Context) {
+    let mut watched = cx.watch(&["ignore-stop-with-descendant"]).await;
+    watched.until_stdout("ready\n").await;
+    let life = watched.life().await;
+    let begun = Instant::now();
+    let grace = Duration::from_secs(600);
+    assert!(watched.process.terminate_with(Terminate::graceful(grace)).await.unwrap());
+    assert!(watched.process.kill().await.unwrap(), "it runs");
+    assert_eq!(watched.read_to_end().await.wire_code(), 137);
+    assert!(begun.elapsed() < grace, "a kill cuts the grace short");
     cx.assert_gone(life).await;
 }
 
