@@ -293,8 +293,15 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut url = String::new();
+            stdout.read_line(&mut url).unwrap();
+            // Who asked may have given up.
+            drop(tell.send(url));
+        });
+        let url = told.recv_timeout(Duration::from_secs(60)).expect("it says where it listens");
         Self { child, url: url.trim().into() }
     }
 }

@@ -58,7 +58,7 @@ pub struct LocalConfig {
 ///
 /// | | takes | the process | when the executor is killed |
 /// | --- | --- | --- | --- |
-/// | cgroup | Linux 5.14, and a cgroup in which this user may make others | notices nothing | what has left its session lives on |
+/// | cgroup | Linux 5.14, and a cgroup in which this user may make others | notices nothing | what has left its session lives on; the cgroup is removed by a later executor |
 /// | PID namespace | Linux 5.8, and `CAP_SYS_ADMIN` | has another number for itself than outside, and a `/proc` and mounts of its own | everything ends, with [`end_with_executor`](LocalConfig::end_with_executor) |
 ///
 /// A member of a cgroup that has the right to can have itself moved to another one; nobody leaves a PID namespace.

@@ -10,7 +10,7 @@ use crate::request::Signal;
 
 #[cfg(target_os = "linux")]
 #[path = "../../../tests/common/needs.rs"]
-mod needs;
+pub(super) mod needs;
 
 /// The status and the output of a script.
 async fn run(local: &Local, script: &str) -> (crate::status::ExitStatus, Vec<u8>) {

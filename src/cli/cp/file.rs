@@ -1,5 +1,7 @@
 //! One file.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::try_join;
@@ -121,11 +123,12 @@ impl FileCopy {
             Ok::<_, FsError>(from == self.to.files().canonicalize(self.to.path()).await?)
         };
         if to.size == from.size {
-            let same_times = (to.modified, to.created) == (from.modified, from.created);
-            return Ok(Some(same_times && is_same_path().await?));
+            let is_known = to.created.is_some() && from.created.is_some();
+            let may_be = agree(to.created, from.created) && agree(to.modified, from.modified);
+            return Ok(Some(may_be && (is_known || is_same_path().await?)));
         }
         // One that grows while it is looked at has two sizes.
-        if from.size != self.size && to.created == from.created && is_same_path().await? {
+        if from.size != self.size && agree(to.created, from.created) && is_same_path().await? {
             return Err(FsError::AlreadyExists { path: self.to.path() });
         }
         Ok(None)
@@ -165,4 +168,10 @@ impl FileCopy {
             Err(error) => FsError::from_io("write to", self.to.path(), error),
         }
     }
+}
+
+/// Whether these may be the same time. Over a connection times have milliseconds, and a file system may not keep one.
+fn agree(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
+    let millis = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_millis()).ok();
+    one.zip(other).is_none_or(|(one, other)| millis(one) == millis(other))
 }

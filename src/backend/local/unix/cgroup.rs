@@ -21,17 +21,21 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes one in `parent`, or in the cgroup of this process.
+    /// Makes one in `parent`, or in the cgroup of this process. With `tidy` those go that executors which were killed have
+    /// left there.
     ///
     /// # Errors
     ///
     /// Why that cannot be, for whoever can change it.
-    pub(super) fn make(parent: Option<&Path>) -> Result<Self, String> {
+    pub(super) fn make(parent: Option<&Path>, tidy: bool) -> Result<Self, String> {
         let parent = match parent {
             Some(parent) => parent.to_path_buf(),
             None => own()?,
         };
-        let path = parent.join(format!("longarm-{}", uuid::Uuid::new_v4()));
+        if tidy {
+            remove_left_behind(&parent, LEFT_BEHIND_AFTER);
+        }
+        let path = parent.join(format!("{PREFIX}{}", uuid::Uuid::new_v4()));
         fs::create_dir(&path).map_err(|error| format!("no cgroup can be made in {}: {error}", parent.display()))?;
         Self::open(&path).map_err(|error| {
             // What was just made is empty.
@@ -128,36 +132,67 @@ impl Cgroup {
     }
 
     fn is_populated(&self) -> bool {
-        let mut text = [0; 256];
-        // What cannot be read was removed.
-        let length = self.events.read_at(&mut text, 0).unwrap_or(0);
-        String::from_utf8_lossy(&text[..length]).lines().any(|line| line == "populated 1")
+        is_populated(&self.events)
     }
 
     /// Removes it, with those that its members have made; returns whether nobody is left in it.
     fn remove(&self) -> bool {
-        for directory in self.directories().iter().rev() {
-            match fs::remove_dir(directory) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return false,
-                // Gone already, or nobody's to remove: there is no member in any case.
-                _ => {}
-            }
-        }
-        true
+        remove(&self.path)
     }
 
-    /// Its own and all below, each after that which it is in.
     fn directories(&self) -> Vec<PathBuf> {
-        let mut directories = vec![self.path.clone()];
-        let mut next = 0;
-        while let Some(directory) = directories.get(next) {
-            next += 1;
-            // One that vanishes meanwhile has none below.
-            let Ok(entries) = fs::read_dir(directory) else { continue };
-            let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            directories.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
+        directories(&self.path)
+    }
+}
+
+fn is_populated(events: &File) -> bool {
+    let mut text = [0; 256];
+    // What cannot be read was removed.
+    let length = events.read_at(&mut text, 0).unwrap_or(0);
+    String::from_utf8_lossy(&text[..length]).lines().any(|line| line == "populated 1")
+}
+
+fn remove(path: &Path) -> bool {
+    for directory in directories(path).iter().rev() {
+        match fs::remove_dir(directory) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return false,
+            // Gone already, or nobody's to remove: there is no member in any case.
+            _ => {}
         }
-        directories
+    }
+    true
+}
+
+/// This one and all below, each after that which it is in.
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![path.to_path_buf()];
+    let mut next = 0;
+    while let Some(directory) = directories.get(next) {
+        next += 1;
+        // One that vanishes meanwhile has none below.
+        let Ok(entries) = fs::read_dir(directory) else { continue };
+        let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        directories.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
+    }
+    directories
+}
+
+/// Removes cgroups of ours in which nobody is, and whose executor can be taken to be gone. One that is there has put
+/// somebody in it within that time, and removes it itself once he has ended. What cannot be removed stays.
+fn remove_left_behind(parent: &Path, after: Duration) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let is_ours = id.is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age >= after));
+        if is_ours
+            && is_old
+            && File::open(entry.path().join("cgroup.events")).is_ok_and(|events| !is_populated(&events))
+        {
+            remove(&entry.path());
+        }
     }
 }
 
@@ -249,6 +284,10 @@ fn unescape(text: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
+/// What the names of all begin with.
+const PREFIX: &str = "longarm-";
+/// Longer than a start takes from the cgroup to the process in it.
+const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
 const SIGNALLED_AT_A_TIME: usize = 32;
 /// A millisecond each.
 const LOOKS_AT_THE_END: u32 = 1_000;
@@ -287,12 +326,41 @@ mod tests {
     }
 
     #[test]
+    fn what_killed_executors_have_left_is_removed_and_nothing_else() {
+        use crate::backend::local::tests::needs::{Need, own_cgroup};
+
+        if !Need::Cgroup.is_met() {
+            return;
+        }
+        let parent = own_cgroup().unwrap().join(format!("test-{}", uuid::Uuid::new_v4()));
+        let at = |name: &str| parent.join(name);
+        let [left, used] = [(); 2].map(|()| format!("{PREFIX}{}", uuid::Uuid::new_v4()));
+        for name in [&format!("{left}/made/by-a-member"), &used, "longarm-other", "other"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        let mut sleep = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+        fs::write(at(&used).join("cgroup.procs"), sleep.id().to_string()).unwrap();
+        remove_left_behind(&parent, Duration::from_secs(60));
+        assert!(at(&left).exists(), "it is new, and its executor may be about to use it");
+        remove_left_behind(&parent, Duration::ZERO);
+        assert!(!at(&left).exists());
+        assert!(at(&used).exists() && at("longarm-other").exists() && at("other").exists());
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        while directories(&parent).len() > 1 {
+            remove_left_behind(&parent, Duration::ZERO);
+            let _ = [fs::remove_dir(at("longarm-other")), fs::remove_dir(at("other"))];
+        }
+        fs::remove_dir(&parent).unwrap();
+    }
+
+    #[test]
     fn a_directory_that_is_no_cgroup_is_refused_and_left_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
-        let error = Cgroup::make(Some(dir.path())).expect_err("it is none");
+        let error = Cgroup::make(Some(dir.path()), true).expect_err("it is none");
         assert!(error.contains("is no cgroup that can be killed"), "{error}");
         assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 0);
-        let error = Cgroup::make(Some(&dir.path().join("missing"))).expect_err("it is missing");
+        let error = Cgroup::make(Some(&dir.path().join("missing")), true).expect_err("it is missing");
         assert!(error.contains("no cgroup can be made in"), "{error}");
     }
 }

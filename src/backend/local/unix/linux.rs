@@ -127,6 +127,8 @@ pub(super) struct Launcher {
     /// The one of whoever is made by a child that is still on the first.
     second_stack: Stack,
     namespaces: Namespaces,
+    /// It has looked for cgroups that were left behind.
+    has_tidied: bool,
 }
 
 impl Launcher {
@@ -141,7 +143,7 @@ impl Launcher {
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        Ok(Self { stack, second_stack, namespaces: Namespaces::default() })
+        Ok(Self { stack, second_stack, namespaces: Namespaces::default(), has_tidied: false })
     }
 
     /// Starts a child; see the steps at [`child_main`].
@@ -175,7 +177,8 @@ impl Launcher {
 
     fn contain(&mut self, plan: &ContainerPlan, by: Containment, end_with_executor: bool) -> Result<Container, String> {
         if by == Containment::Cgroup {
-            return Cgroup::make(plan.parent_cgroup.as_deref()).map(Container::Cgroup);
+            let tidy = !std::mem::replace(&mut self.has_tidied, true);
+            return Cgroup::make(plan.parent_cgroup.as_deref(), tidy).map(Container::Cgroup);
         }
         #[cfg(test)]
         if plan.no_namespaces {
