@@ -114,8 +114,8 @@ proptest! {
         }
         if let (Some(closed_at), Some(left)) = (watched.closed_at, &watched.left) {
             let (ended_at, left) = left;
-            let grace = if extended { ClientConfig::default().close_grace } else { Duration::ZERO };
-            let out_of_time = *ended_at >= closed_at + grace + CLOSE_PATIENCE;
+            // A peer of which nothing is known yet is given no grace time.
+            let out_of_time = *ended_at >= closed_at + CLOSE_PATIENCE;
             prop_assert!(left.is_empty() || out_of_time, "{left:?} run on");
         }
     }
