@@ -101,6 +101,7 @@ impl Default for RetryDelay {
 #[non_exhaustive]
 pub struct Recovery {
     /// How long the attempts of one outage may take together. 45 s, as the reference, whose server keeps a session for 80 s.
+    /// A process of which the server has not told by then what happened to it meanwhile fails alone.
     pub deadline: Duration,
     /// Time between attempts, and the least time between two connections.
     pub retry: RetryDelay,

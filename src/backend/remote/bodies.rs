@@ -172,3 +172,31 @@ impl Bodies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(bodies: &Bodies, id: &str) -> Poll<Found> {
+        bodies.poll(id, &Context::from_waker(Waker::noop()))
+    }
+
+    /// A request that waits for the next connection has nothing to do with the end of the former one.
+    #[test]
+    fn a_body_ends_with_its_own_connection_only() {
+        let bodies = Bodies::new(&ClientConfig::default());
+        for (id, link) in [("former", LinkId(1)), ("next", LinkId(2))] {
+            bodies.add(id, "http://there", Bound::Shared, link);
+        }
+        bodies.end_of(LinkId(1), &"it broke".into());
+        let Poll::Ready(Found { result: Err(HttpError::Disconnected(error)), .. }) = poll(&bodies, "former") else {
+            panic!("it has ended")
+        };
+        assert_eq!(*error.reason, *"it broke");
+        assert!(poll(&bodies, "next").is_pending());
+        assert!(bodies.remove("next"), "the peer may send something of it");
+        bodies.add("last", "http://there", Bound::Shared, LinkId(2));
+        bodies.end(&"it is over".into());
+        assert!(poll(&bodies, "last").is_ready());
+    }
+}

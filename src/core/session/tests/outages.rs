@@ -35,6 +35,42 @@ fn a_close_behind_a_refused_read_leaves_nothing_to_wait_for() {
 }
 
 #[test]
+fn a_process_of_which_the_peer_refuses_to_tell_is_ended() {
+    for features in [&[], ALL] {
+        let mut harness = Harness::dialled(features);
+        harness.started(1);
+        harness.cut();
+        let mut read = harness.resumed(features).remove(0);
+        for _ in 0..3 {
+            harness.receive(&refused(&read["id"]));
+            assert!(harness.sent().is_empty() && harness.failures.is_empty());
+            harness.wait(Duration::from_secs(1));
+            read = harness.sent_one();
+            assert_eq!(read["method"], "process/read");
+        }
+        harness.receive(&refused(&read["id"]));
+        assert!(matches!(&harness.failures[..], [(RouteKey(1), WaitError::Remote(_))]), "{:?}", harness.failures);
+        assert_eq!(harness.sent_one()["method"], "process/terminate", "it does not run on unseen");
+        assert!(harness.is_connected());
+    }
+}
+
+#[test]
+fn a_process_that_nobody_follows_can_be_stopped_also_when_the_peer_would_not_tell_of_it() {
+    let mut harness = Harness::dialled(ALL);
+    harness.started(1);
+    harness.session.discard(harness.now, RouteKey(1));
+    harness.cut();
+    let read = harness.resumed(ALL).remove(0);
+    harness.receive(&refused(&read["id"]));
+    let stop = harness.submit(1, terminate());
+    let sent = harness.sent_one();
+    assert_eq!(sent["method"], "process/terminate");
+    harness.receive(&json!({"id": sent["id"], "result": {"running": true}}));
+    assert!(matches!(harness.answer(stop), Some(Ok(Answer::Running(true)))));
+}
+
+#[test]
 fn a_timer_that_is_due_again_at_once_has_one_turn() {
     let mut harness = Harness::dialled(&[]);
     harness.started(1);
