@@ -205,8 +205,8 @@ async fn attaching_whose_future_is_dropped_takes_nothing_from_the_process() {
     let (remote, mut peer) = Peer::open(ALL).await;
     let chunk = |seq: u64| json!({"seq": seq, "stream": "stdout", "chunk": "eA=="});
     let result = json!({
-        "chunks": [chunk(1), chunk(2)], "nextSeq": 5, "exited": true, "exitCode": 0, "closed": true, "failure": null,
-        "sandboxDenied": false, "longarm": {"totalBytes": {"stdout": 2}, "offset": 0, "exitSeq": 3},
+        "chunks": [chunk(1), chunk(2)], "nextSeq": 3, "exited": true, "exitCode": 0, "closed": true, "failure": null,
+        "sandboxDenied": false, "longarm": {"totalBytes": {"stdout": 2}, "offset": 0, "exitSeq": 3, "nextSeq": 5},
     });
     let mut attach = Box::pin(remote.attach(ProcessId::new("p"), 0));
     let read = tokio::select! {
@@ -216,7 +216,7 @@ async fn attaching_whose_future_is_dropped_takes_nothing_from_the_process() {
     };
     drop(attach);
     let mut running = result.clone();
-    running["nextSeq"] = json!(3);
+    running["longarm"] = json!(null);
     running["closed"] = json!(false);
     running["exited"] = json!(false);
     peer.answer(&read, running).await;
