@@ -4,10 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use longarm::config::MessageLimits;
+use longarm::wire::RequestId;
 use longarm::wire::codec::{Message, Payload, decode, encode_error, hot};
 use longarm::wire::method::{self, Method, Notification};
 use longarm::wire::spawn_error::{Asked, from_rpc, to_rpc};
-use longarm::wire::RequestId;
 use serde_json::value::RawValue;
 
 fuzz_target!(|bytes: &[u8]| {

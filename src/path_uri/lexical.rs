@@ -70,6 +70,11 @@ impl PathUri {
         self.form() == base.form() && self.server() == base.server() && names.starts_with(&base_names)
     }
 
+    /// Whether a name holds a separator once it is decoded, so that the URI means another path than it shows.
+    pub(crate) fn has_encoded_separator(&self) -> bool {
+        !matches!(self.form(), PathForm::Opaque(_)) && self.names().is_none()
+    }
+
     /// The decoded names. None if the URI is opaque or a name holds a separator.
     fn names(&self) -> Option<Vec<Cow<'_, [u8]>>> {
         let windows = match self.form() {

@@ -136,7 +136,7 @@ impl Bound {
     ///
     /// [`SandboxError::Preparation`] if nothing is readable, or the directory is not.
     pub fn admits_process(&self, cwd: &Path) -> Result<(), SandboxError> {
-        if !self.root.is_some_and(|root| root >= Access::Read) && self.visible().next().is_none() {
+        if self.root.is_none_or(|root| root < Access::Read) && self.visible().next().is_none() {
             return Err(SandboxError::preparation(
                 "nothing is readable, so that nothing can be executed; a process needs an entry such as `minimal`",
             ));

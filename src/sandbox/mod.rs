@@ -7,24 +7,36 @@
 //! Nothing in this module enforces anything: it is the same on every system, and touches the file system only to learn
 //! what paths mean.
 
+mod bind;
 mod bound;
 mod builder;
+mod denial;
 mod enforcement;
 mod error;
+mod expand;
+mod facts;
+#[cfg(test)]
+mod fake;
 mod glob;
+mod host;
 mod intent;
 mod managed;
+mod protect;
+mod resolve;
 mod settings;
 mod violation;
 
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};
+pub use self::denial::{Denial, DenialWatch, Evidence};
 pub use self::enforcement::{Enforcement, Level};
 pub use self::error::SandboxError;
+pub use self::facts::{Facts, Found, PathIdentity, Platform, Seen};
 pub use self::glob::BoundGlob;
+pub use self::host::HostPaths;
 pub use self::intent::{
     Access, Entry, EntryPath, FileSystemPolicy, NetworkPolicy, PermissionProfile, PolicyContext, ProxySettingsMode,
     SandboxIntent, SandboxOverride, Special, WindowsSandboxLevel,
 };
 pub use self::managed::ManagedNetworkFacts;
-pub use self::settings::{MissingProtected, SandboxSettings};
+pub use self::settings::{MissingProtected, SandboxSettings, Wall};
 pub use self::violation::{FileViolation, SandboxBackend, Violation, ViolationReason, ViolationSink};

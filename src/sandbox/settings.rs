@@ -27,6 +27,7 @@ pub struct SandboxSettings {
     pub violations: Option<Arc<dyn ViolationSink>>,
     /// Whether violations carry a piece of the process's output. Off by default, since that may hold secrets.
     pub output_snippets: bool,
+    walls_off: Vec<Wall>,
 }
 
 impl SandboxSettings {
@@ -66,11 +67,40 @@ impl SandboxSettings {
         self
     }
 
+    /// Leaves a mechanism out, to test that the others hold by themselves. What is reported does not change.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn without_wall(mut self, wall: Wall) -> Self {
+        self.walls_off.push(wall);
+        self
+    }
+
+    /// Whether a mechanism is left out.
+    #[doc(hidden)]
+    pub fn is_without(&self, wall: Wall) -> bool {
+        self.walls_off.contains(&wall)
+    }
+
     /// Sets whether violations carry a piece of the process's output.
     pub fn output_snippets(mut self, snippets: bool) -> Self {
         self.output_snippets = snippets;
         self
     }
+}
+
+/// A mechanism that has another one behind it, for tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wall {
+    /// The view of the file system.
+    Mounts,
+    /// Landlock.
+    Landlock,
+    /// The network of its own.
+    NetworkNamespace,
+    /// The filter of system calls.
+    Filter,
 }
 
 /// How a protected name that does not exist is kept from being made by a process.

@@ -1,0 +1,154 @@
+//! Names in writable directories that must neither change nor appear.
+
+use std::path::{Path, PathBuf};
+
+use super::bound::{Bound, BoundEntry, Existing, Origin, ProtectedName};
+use super::error::SandboxError;
+use super::facts::{Facts, Found};
+use super::intent::Access;
+use super::resolve::Resolver;
+
+/// Adds the names at the top of each workspace root that are protected unless an entry frees them. `freed` is what
+/// entries let be written, whether it exists or not.
+pub(super) fn names(
+    bound: &mut Bound,
+    freed: &[PathBuf],
+    facts: &Facts<'_>,
+    resolver: &Resolver<'_>,
+) -> Result<(), SandboxError> {
+    let names: Vec<&str> = USUAL.into_iter().chain(facts.extra_protected_names.iter().map(String::as_str)).collect();
+    if let Some(name) = names.iter().find(|name| !is_name(name)) {
+        return Err(SandboxError::preparation(format!("the executor is set to protect {name:?}, which is no name")));
+    }
+    let mut found = Vec::new();
+    for root in bound.workspace_roots.iter().filter(|root| bound.can_write(root)) {
+        for name in &names {
+            let path = root.join(name);
+            if !freed.contains(&path) {
+                found.push(protected(bound, root, path, resolver)?);
+            }
+        }
+    }
+    for (name, git_dir) in found {
+        let protect = |path: &Path, kind| entry(path, kind, Access::Read);
+        if bound.can_write(&name.path) {
+            insert(bound, protect(&name.path, name.state));
+        }
+        if let Some(git_dir) = &git_dir
+            && bound.can_write(git_dir)
+            && !freed.contains(git_dir)
+        {
+            insert(bound, protect(git_dir, Existing::Directory));
+        }
+        bound.protected.push(ProtectedName { git_dir, ..name });
+    }
+    bound.protected.sort_by(|a, b| a.path.cmp(&b.path));
+    bound.protected.dedup_by(|a, b| a.path == b.path);
+    Ok(())
+}
+
+/// One protected name, and the directory that `.git` names if it is a file.
+fn protected(
+    bound: &Bound,
+    root: &Path,
+    path: PathBuf,
+    resolver: &Resolver<'_>,
+) -> Result<(ProtectedName, Option<PathBuf>), SandboxError> {
+    let state = match resolver.found(&path)? {
+        Found::Directory => Existing::Directory,
+        Found::File => Existing::File,
+        Found::Other => Existing::Other,
+        Found::Missing => Existing::Missing,
+        Found::Link(_) => {
+            return Err(SandboxError::preparation(format!(
+                "{} is protected, and is a symbolic link in a writable directory, which cannot be held; put what it leads to in its \
+                 place",
+                path.display()
+            )));
+        }
+    };
+    let is_git = path.file_name() == Some(GIT.as_ref());
+    let git_dir = if is_git && state == Existing::File { git_dir(root, &path, bound, resolver)? } else { None };
+    let placeholder = !(is_git && state == Existing::Missing && in_repository(root, resolver)?);
+    let access = bound.access(&path).unwrap_or(Access::Read).min(Access::Read);
+    Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder }, git_dir))
+}
+
+/// The directory that the file `.git` of a linked worktree or a submodule names.
+fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> Result<Option<PathBuf>, SandboxError> {
+    let failed = |what: String| SandboxError::preparation(format!("{}: {what}", file.display()));
+    let text = resolver.identity().read_start(file, MAX_GIT_FILE).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&text);
+    let Some(named) = text.lines().next().and_then(|line| line.strip_prefix("gitdir:")).map(str::trim) else {
+        return Ok(None);
+    };
+    if named.is_empty() || named.contains('\0') {
+        return Ok(None);
+    }
+    let resolved = resolver.resolve(&root.join(named))?;
+    if let Some(link) = resolved.links.iter().find(|alias| alias.link.parent().is_some_and(|at| bound.can_write(at))) {
+        return Err(failed(format!(
+            "it leads through the symbolic link {} in a writable directory",
+            link.link.display()
+        )));
+    }
+    Ok((resolved.kind == Existing::Directory).then_some(resolved.path))
+}
+
+/// Whether a directory above the root is a repository.
+fn in_repository(root: &Path, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
+    for above in root.ancestors().skip(1) {
+        if resolver.found(&above.join(GIT))? != Found::Missing {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Adds the entries whose paths are missing from a writable directory: they must not appear there.
+pub(super) fn missing(bound: &mut Bound, resolver: &Resolver<'_>) -> Result<(), SandboxError> {
+    let mut found = Vec::new();
+    for entry in &bound.entries {
+        let Some(parent) = entry.path.parent() else { continue };
+        let held = entry.kind == Existing::Missing
+            && entry.access < Access::Write
+            && bound.can_write(parent)
+            && !bound.protected.iter().any(|name| name.path == entry.path)
+            && (parent.parent().is_none() || resolver.found(parent)? == Found::Directory);
+        if held {
+            let nearest = bound.nearest(parent).map_or_else(|| Path::new("/"), |root| &root.path);
+            found.push(ProtectedName {
+                root: nearest.into(),
+                path: entry.path.clone(),
+                state: Existing::Missing,
+                access: entry.access,
+                git_dir: None,
+                placeholder: true,
+            });
+        }
+    }
+    bound.protected.extend(found);
+    bound.protected.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(())
+}
+
+/// Puts an entry in its place; one that is there for the same path allows no more, or it would not be put there.
+fn insert(bound: &mut Bound, entry: BoundEntry) {
+    match bound.entries.binary_search_by(|other| other.path.cmp(&entry.path)) {
+        Ok(_) => {}
+        Err(at) => bound.entries.insert(at, entry),
+    }
+}
+
+fn entry(path: &Path, kind: Existing, access: Access) -> BoundEntry {
+    BoundEntry { path: path.into(), lexical: path.into(), access, kind, skip_missing: false, origin: Origin::Protected }
+}
+
+fn is_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', '\0'])
+}
+
+const GIT: &str = ".git";
+const USUAL: [&str; 4] = [GIT, ".agents", ".codex", ".aws"];
+/// Longer than any path.
+const MAX_GIT_FILE: usize = 8192;
