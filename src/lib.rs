@@ -104,6 +104,8 @@
 //! | `http` | no | HTTP requests made by this machine: [`Local`], and servers of it, offer them |
 //! | `tls` | no | `https` in those requests; it compiles C |
 //! | `cli` | no | the `longarm` program: `serve` and `exec`; with `http` |
+//! | `toml` | no | [environments by name](environment) from a TOML file |
+//! | `axum` | no | WebSockets that an axum handler has accepted, as [transports](transport) |
 //! | `testing` | no | a fake place, faults in the in-memory transport, the contract suite for backends |
 //!
 //! # What dropping does

@@ -1,4 +1,13 @@
-//! The handle of one place, for the host.
+//! The handle of one place, for the host; and places by name.
+//!
+//! [`Environment`] is one place. [`Environments`] are a host's places by name, with a default: taken from an
+//! [`EnvironmentProvider`] (a TOML file with the feature `toml`, a variable that names a server, or one of the host's own), and
+//! changed while the host runs.
+
+#[cfg(feature = "toml")]
+mod file;
+mod named;
+mod provider;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +25,11 @@ use crate::process::Process;
 use crate::request::{ExecRequest, ProcessId, Stdin};
 use crate::status::ExitStatus;
 use crate::transport::{Connector, Transport};
+
+#[cfg(feature = "toml")]
+pub use self::file::EnvironmentsFile;
+pub use self::named::{EnvironmentChanges, EnvironmentId, Environments, EnvironmentsError};
+pub use self::provider::{DefaultEnvironment, EnvironmentProvider, Place, Snapshot, UrlVariable};
 
 /// A place where commands run: this machine, another one, or a host's own backend. The code that uses it is the same.
 ///

@@ -2,6 +2,8 @@
 #![cfg(unix)]
 
 mod cp;
+#[cfg(feature = "toml")]
+mod environments;
 mod exec;
 mod info;
 #[cfg(target_os = "linux")]
