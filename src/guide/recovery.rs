@@ -99,11 +99,13 @@
 //!
 //! Both ends ping; a link over which nothing came for 60 s counts as broken ([`config::Keepalive`](crate::config::Keepalive)).
 //! Any byte counts as life, also within one huge message. [`refresh`](crate::Environment::refresh) does not wait for that: it
-//! wants an answer within 10 s.
+//! wants an answer within 10 s. And when a client asks for its session while the server still believes in its former
+//! connection, the server pings that one, and gives it up after 2 s without an answer
+//! ([`takeover_patience`](crate::config::ServerConfig::takeover_patience)); the reference does not.
 //!
 //! # Connections that the host makes
 //!
 //! [`Environment::accepted`](crate::Environment::accepted) takes a socket that the host has accepted and authenticated;
 //! [`transport::from_parts`](crate::transport::from_parts) makes a transport of any sink and stream of messages, such as the
-//! WebSocket of a web framework. Such a place cannot dial. When its connection breaks, it waits, within the same deadline, for
+//! WebSocket of a web framework, and the feature `axum` has an extractor that does so for axum. Such a place cannot dial. When its connection breaks, it waits, within the same deadline, for
 //! the next one: [`Remote::replace`](crate::Remote::replace), which may also be called while the present one stands.

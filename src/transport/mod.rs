@@ -5,6 +5,8 @@
 //! receive loses nothing.
 
 pub(crate) mod accepted;
+#[cfg(feature = "axum")]
+pub mod axum;
 pub mod memory;
 mod parts;
 pub mod stdio;

@@ -10,6 +10,7 @@
 
 mod client;
 mod head;
+mod io;
 mod listener;
 mod socket;
 #[cfg(test)]
@@ -17,11 +18,12 @@ mod tests;
 mod token;
 mod upgrade;
 
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::{Incoming, Outgoing, Transport};
 use crate::config::MessageLimits;
+
+use self::io::Io;
 
 pub use self::client::{ConnectOptions, WebSocketConnector, connect};
 pub use self::listener::{ListenOptions, Listener, parse_listen_url};
@@ -36,8 +38,21 @@ pub struct WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    async fn new(stream: TcpStream, early: Vec<u8>, role: Role, limits: MessageLimits, peer: String) -> Self {
-        Self { socket: socket::Socket::new(stream, early, role, limits).await, peer }
+    async fn new(
+        stream: tokio::net::TcpStream,
+        early: Vec<u8>,
+        role: Role,
+        limits: MessageLimits,
+        peer: String,
+    ) -> Self {
+        Self { socket: socket::Socket::new(Io::Tcp(stream), early, role, limits).await, peer }
+    }
+
+    /// The server's side of a connection that a web framework has upgraded.
+    #[cfg(feature = "axum")]
+    pub(super) async fn upgraded(upgraded: hyper::upgrade::Upgraded, limits: MessageLimits, peer: String) -> Self {
+        let io = Io::Upgraded(hyper_util::rt::TokioIo::new(upgraded));
+        Self { socket: socket::Socket::new(io, Vec::new(), Role::Server, limits).await, peer }
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![cfg(all(unix, feature = "websocket"))]
 
+#[cfg(feature = "axum")]
+mod accepted;
 mod cuts;
 mod hostile;
 mod lifecycle;

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_sink::Sink;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
@@ -22,6 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
+use super::io::Io;
 use crate::config::MessageLimits;
 use crate::error::TransportError;
 use crate::transport::{CloseReason, Incoming, Outgoing, PingStart};
@@ -39,7 +39,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) async fn new(stream: TcpStream, early: Vec<u8>, role: Role, limits: MessageLimits) -> Self {
+    pub(super) async fn new(stream: Io, early: Vec<u8>, role: Role, limits: MessageLimits) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(match role {
                 Role::Server => SERVER_READ_BYTES,
@@ -365,7 +365,7 @@ impl Incoming for WebSocketReceiver {
 /// A socket that counts what comes in, whether or not it makes a message yet, and what goes out.
 #[derive(Debug)]
 struct Counted {
-    stream: TcpStream,
+    stream: Io,
     received_bytes: u64,
     sent_bytes: u64,
 }
