@@ -207,6 +207,10 @@ pub struct ServerConfig {
     pub initialize_timeout: Duration,
     /// Signs of life.
     pub keepalive: Keepalive,
+    /// How long the connection of a session may stay silent, though it is pinged, when another one asks for the session: then
+    /// it is given up, and the next one that asks has the session. 2 s. The reference waits until the system gives the
+    /// connection up.
+    pub takeover_patience: Duration,
     /// Grace time of processes when the server stops. 2 s. The running processes of an expired session are killed at
     /// once, and what its exited ones left behind is left alone.
     pub shutdown_grace: Duration,
@@ -238,6 +242,7 @@ impl Default for ServerConfig {
             messages: MessageLimits::default(),
             initialize_timeout: Duration::from_secs(30),
             keepalive: Keepalive::default(),
+            takeover_patience: Duration::from_secs(2),
             shutdown_grace: Duration::from_secs(2),
         }
     }

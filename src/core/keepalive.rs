@@ -22,6 +22,8 @@ pub(crate) struct Keepalive {
     last_life: Instant,
     next_ping: Instant,
     listening: bool,
+    /// A sign of life is wanted until then.
+    challenged: Option<Instant>,
     /// The transport has no pings, so silence is no evidence.
     disabled: bool,
 }
@@ -50,6 +52,7 @@ impl Keepalive {
             last_life: now,
             next_ping: after(now, config.ping_interval),
             listening: true,
+            challenged: None,
             disabled: false,
         }
     }
@@ -58,6 +61,7 @@ impl Keepalive {
     pub(crate) fn handle_received(&mut self, now: Instant, received_bytes: u64) {
         if received_bytes > self.received_bytes {
             self.received_bytes = received_bytes;
+            self.challenged = None;
             self.last_life = self.last_life.max(now);
         }
     }
@@ -66,6 +70,7 @@ impl Keepalive {
     pub(crate) fn handle_sent(&mut self, now: Instant, sent_bytes: u64) {
         let before = self.sent_bytes.replace(sent_bytes);
         if !self.listening && before.is_none_or(|before| sent_bytes > before) {
+            self.challenged = None;
             self.last_life = self.last_life.max(now);
         }
     }
@@ -73,9 +78,20 @@ impl Keepalive {
     /// Whether this end reads from now on.
     pub(crate) fn set_listening(&mut self, now: Instant, listening: bool) {
         if listening != self.listening {
+            self.challenged = None;
             self.last_life = self.last_life.max(now);
         }
         self.listening = listening;
+    }
+
+    /// Somebody doubts the connection: without a sign of life within `limit` it is given up. True if a ping should go out for
+    /// it.
+    pub(crate) fn challenge(&mut self, now: Instant, limit: Duration) -> bool {
+        if self.disabled || self.challenged.is_some() || !self.counts() {
+            return false;
+        }
+        self.challenged = Some(after(now, limit));
+        true
     }
 
     /// The transport cannot ping: never give up for silence.
@@ -112,7 +128,8 @@ impl Keepalive {
     }
 
     fn deadline(&self) -> Instant {
-        after(self.last_life, self.config.silence_limit)
+        let silent = after(self.last_life, self.config.silence_limit);
+        self.challenged.map_or(silent, |challenged| challenged.min(silent))
     }
 }
 

@@ -106,8 +106,8 @@ impl Recovery {
         self.step = Step::Handshaking;
     }
 
-    /// An attempt has failed, or a connection before it was of any use. The next one is not made before `until`. `key` is for
-    /// the jitter.
+    /// An attempt has failed, or a connection before it was of any use. The next one is not made before `until`, nor before
+    /// the other side asks for it. `key` is for the jitter.
     pub(crate) fn handle_failure(
         &mut self,
         now: Instant,
@@ -117,13 +117,20 @@ impl Recovery {
         key: &str,
     ) -> Next {
         let permanent = !error.is_retryable();
+        let asked = error.retry_after();
         self.last_error = Some(error);
         if permanent || now >= self.deadline {
             return self.give_up();
         }
         let delay = backoff::delay(retry, key, self.attempts);
         self.attempts = self.attempts.saturating_add(1);
-        self.step = Step::Waiting { until: after(now, delay).max(until) };
+        let mut until = after(now, delay).max(until);
+        if let Some(asked) = asked {
+            // What asks for more time than there is gets all but the last moment of it.
+            let last_chance = self.deadline.checked_sub(LAST_CHANCE).unwrap_or(now);
+            until = after(now, asked).min(last_chance).max(until);
+        }
+        self.step = Step::Waiting { until };
         Next::Wait
     }
 
@@ -144,6 +151,9 @@ impl Recovery {
         Next::GiveUp { reason: reason.into(), error }
     }
 }
+
+/// So much of the time is left for the last attempt, however long the other side asks to wait.
+const LAST_CHANCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

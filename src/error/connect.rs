@@ -39,6 +39,8 @@ pub enum ConnectError {
         status: u16,
         /// The body, shortened.
         reason: String,
+        /// How long the other side asks to wait before the next attempt, if it says so in seconds.
+        retry_after: Option<Duration>,
     },
     /// It took too long.
     #[error("{what} took longer than {} ms", .limit.as_millis())]
@@ -90,6 +92,14 @@ impl ConnectError {
             Self::Transport(error) => !matches!(error, TransportError::MessageTooLarge { .. }),
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             _ => false,
+        }
+    }
+
+    /// How long the other side asks to wait before the next attempt.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
         }
     }
 }

@@ -83,6 +83,13 @@ impl Link {
         }
     }
 
+    /// Another connection asks for the session of this one: this one has to show a sign of life within `limit`.
+    pub(super) fn challenge(&mut self, now: Instant, limit: std::time::Duration) {
+        if self.keepalive.challenge(now, limit) {
+            self.ping(now);
+        }
+    }
+
     fn ping(&mut self, now: Instant) {
         match self.outgoing.start_ping(self.pacing.mark()) {
             PingStart::Queued => {

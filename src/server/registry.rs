@@ -44,6 +44,8 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     mailbox: mpsc::Sender<Attach>,
+    /// Tells an attached session that another connection asks for it.
+    challenges: mpsc::Sender<()>,
     /// When it is over; none while it is attached.
     expires_at: Option<Instant>,
 }
@@ -116,11 +118,12 @@ impl Registry {
         let id = uuid::Uuid::new_v4().to_string();
         let peer = Peer::new(id.clone(), Arc::clone(&self.config), self.backend.features(), self.offers(), time::now());
         let (mailbox, commands) = mpsc::channel(1);
+        let (challenges, challenged) = mpsc::channel(1);
         if let Err(error) = mailbox.try_send(attach) {
             return Err(Box::new((error.into_inner(), Fault::internal("the new session takes no connection"))));
         }
-        let session = Session::new(peer, Arc::clone(self), commands);
-        state.sessions.insert(id, Entry { mailbox, expires_at: None });
+        let session = Session::new(peer, Arc::clone(self), commands, challenged);
+        state.sessions.insert(id, Entry { mailbox, challenges, expires_at: None });
         // A runtime that is ending drops the session at once, which then removes itself.
         drop(state);
         while tasks.try_join_next().is_some() {}
@@ -128,13 +131,18 @@ impl Registry {
         Ok(())
     }
 
-    /// Attaches a connection to a session that waits for one.
+    /// Attaches a connection to a session that waits for one. One that has a connection keeps it if that shows a sign of life
+    /// soon; whoever asks is refused at once, as by the reference, and may ask again.
     pub(super) fn resume(&self, id: &str, attach: Attach) -> Result<(), Box<(Attach, Fault)>> {
         let mut state = self.state();
         let unknown = |attach| Err(Box::new((attach, Fault::unknown_session(id))));
         let Some(entry) = state.sessions.get_mut(id) else { return unknown(attach) };
         match entry.expires_at {
-            None => return Err(Box::new((attach, Fault::session_attached(id)))),
+            None => {
+                // If one is under way already, that is enough.
+                let _ = entry.challenges.try_send(());
+                return Err(Box::new((attach, Fault::session_attached(id))));
+            }
             Some(expiry) if time::now() >= expiry => return unknown(attach),
             Some(_) => {}
         }

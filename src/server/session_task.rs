@@ -45,6 +45,8 @@ pub(super) struct Session {
     peer: Peer,
     registry: Arc<Registry>,
     mailbox: mpsc::Receiver<Attach>,
+    /// Another connection has asked for the session.
+    challenges: mpsc::Receiver<()>,
     attached: Option<Attached>,
     slots: Slots,
     calls: Calls,
@@ -64,7 +66,12 @@ struct Attached {
 }
 
 impl Session {
-    pub(super) fn new(peer: Peer, registry: Arc<Registry>, mailbox: mpsc::Receiver<Attach>) -> Self {
+    pub(super) fn new(
+        peer: Peer,
+        registry: Arc<Registry>,
+        mailbox: mpsc::Receiver<Attach>,
+        challenges: mpsc::Receiver<()>,
+    ) -> Self {
         let calls = Calls::new(Arc::clone(registry.backend()));
         let files = Files::new(registry.backend().fs());
         let http = Http::new(registry.backend().http());
@@ -73,6 +80,7 @@ impl Session {
             peer,
             registry,
             mailbox,
+            challenges,
             attached: None,
             slots: Slots::default(),
             calls,
@@ -129,6 +137,11 @@ impl Session {
     }
 
     fn poll_mailbox(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        while let Poll::Ready(Some(())) = self.challenges.poll_recv(cx) {
+            if let Some(Attached { link, .. }) = &mut self.attached {
+                link.challenge(now, self.registry.config().takeover_patience);
+            }
+        }
         // The registry lets one connection in at a time.
         if self.attached.is_some() {
             return false;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm::backend::remote::ConnectionState;
-use longarm::config::ClientConfig;
+use longarm::config::{ClientConfig, ServerConfig};
 use longarm::event::Event;
 use longarm::{ExecRequest, Stdin};
 
@@ -109,6 +109,46 @@ async fn many_processes_live_through_cuts_together() {
     tokio::time::timeout(PATIENCE, all).await.expect("they end");
     // 18 MB have crossed, and no connection that was to be cut has carried a whole one.
     assert!(proxy.cuts_made() >= 10, "{} cuts", proxy.cuts_made());
+    soon(place.close()).await;
+    server.stop().await;
+}
+
+/// The whole of what is retained never fits into one connection, of any process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_that_always_break_before_a_mib_has_passed_get_on_all_the_same() {
+    const PROCESSES: usize = 4;
+    let server = Running::start_with("127.0.0.1:0", ServerConfig::default()).await;
+    // Enough for the handshake and a few answers; much less than one process has to tell.
+    let proxy = Arc::new(Proxy::with_budgets(&server.url, usize::MAX >> 1, || 600_000).await);
+    let place = environment(&proxy.url, ClientConfig::default());
+    let mut processes = Vec::new();
+    for _ in 0..PROCESSES {
+        let script = "read -r go; head -c 3000000 /dev/zero; echo done";
+        let request = ExecRequest::new(["sh", "-c", script]).stdin(Stdin::Piped);
+        processes.push(soon(place.spawn(request)).await.expect("it starts"));
+    }
+    // Each writes as much as is retained while nobody hears it.
+    for process in &processes {
+        soon(process.handle().write("go\n")).await.expect("written");
+    }
+    proxy.set_closed(true);
+    proxy.cut();
+    let mut connection = place.connection().expect("remote");
+    soon(connection.wait_for(|state| !state.is_connected())).await.expect("the place lives");
+    proxy.set_closed(false);
+    for mut process in processes {
+        let mut bytes = 0;
+        while let Some(event) = soon(process.next_event()).await.expect("it gets on") {
+            match event {
+                Event::Output(output) => bytes += output.bytes.len(),
+                Event::Gap(gap) => panic!("{gap:?}"),
+                _ => {}
+            }
+        }
+        assert_eq!(bytes, 3_000_005);
+    }
+    println!("{} connections", proxy.connections());
+    assert!(proxy.connections() > PROCESSES, "they broke, again and again");
     soon(place.close()).await;
     server.stop().await;
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use longarm::backend::ExecBackend as _;
 use longarm::backend::remote::{ConnectionState, Readiness};
-use longarm::config::ClientConfig;
+use longarm::config::{ClientConfig, ServerConfig};
 use longarm::error::{ConnectError, SpawnError, WaitError};
 use longarm::server::Server;
+use longarm::transport::websocket::{self, ConnectOptions};
 use longarm::transport::{Connector, ReplaceError, ReplaceOutcome, Transport, memory};
 use longarm::{CollectLimits, Environment, ExecRequest, Local, LocalConfig, Remote, Stdin};
 
@@ -61,7 +62,7 @@ fn unreachable() -> ConnectError {
 }
 
 fn refused() -> ConnectError {
-    ConnectError::Refused { address: "ws://nowhere".into(), status: 401, reason: "no".into() }
+    ConnectError::Refused { address: "ws://nowhere".into(), status: 401, reason: "no".into(), retry_after: None }
 }
 
 #[tokio::test]
@@ -278,4 +279,44 @@ async fn a_place_that_is_dropped_leaves_no_task() {
         }
     })
     .await;
+}
+
+/// Asks for the session until it is had, or not before `limit`.
+async fn ask_for_session(url: &str, session: &str, limit: Duration) -> Option<Environment> {
+    let asking = async {
+        loop {
+            let transport = websocket::connect(url, &ConnectOptions::new()).await.expect("connected");
+            match Environment::resume(transport, ClientConfig::default(), session).await {
+                Ok(place) => break place,
+                Err(ConnectError::SessionAttached(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(limit, asking).await.ok()
+}
+
+#[tokio::test]
+async fn a_session_on_a_half_dead_link_is_had_at_once_and_one_on_a_live_link_is_not() {
+    let mut config = ServerConfig::default();
+    config.takeover_patience = Duration::from_millis(200);
+    let server = Running::start_with("127.0.0.1:0", config).await;
+    let proxy = Proxy::start(&server.url, 0, Random::new()).await;
+    let before = environment(&proxy.url, ClientConfig::default());
+    let process = soon(before.spawn(ExecRequest::new(["cat"]).stdin(Stdin::Piped))).await.expect("it starts");
+    let session = before.remote().and_then(Remote::session_id).expect("a session");
+    assert!(ask_for_session(&server.url, &session, Duration::from_secs(1)).await.is_none(), "the link is alive");
+    soon(process.write("still here\n")).await.expect("nothing has happened to it");
+    // From here on nothing passes, and nobody is told.
+    proxy.hold(true);
+    let after = ask_for_session(&server.url, &session, Duration::from_secs(30)).await;
+    let after = after.expect("long before the silence limit of a minute");
+    let again = soon(after.attach(process.id().clone(), 0)).await.expect("it runs on");
+    soon(again.close_stdin()).await.expect("closed");
+    let output = soon(again.output(CollectLimits::default())).await.expect("it ends");
+    assert_eq!(output.stdout.to_text(), "still here\n");
+    soon(after.close()).await;
+    drop(process);
+    drop(proxy);
+    server.stop().await;
 }

@@ -35,6 +35,16 @@ struct Shared {
 impl Proxy {
     /// In front of the server at `url`; cuts `cuts` connections, each after some number of bytes, then no more.
     pub(crate) async fn start(url: &str, cuts: usize, mut random: Random) -> Self {
+        // From the handshake's first bytes to a MiB: as often short as long.
+        let budget = move || {
+            let size = 8 + random.below(13);
+            random.below(1 << size)
+        };
+        Self::with_budgets(url, cuts, budget).await
+    }
+
+    /// The same, with as many bytes for each connection as `budget` says.
+    pub(crate) async fn with_budgets(url: &str, cuts: usize, mut budget: impl FnMut() -> u64 + Send + 'static) -> Self {
         let target = url.trim_start_matches("ws://").parse().expect("an address");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let url = format!("ws://{}", listener.local_addr().expect("bound"));
@@ -56,10 +66,8 @@ impl Proxy {
                     reset(client);
                     continue;
                 }
-                // From the handshake's first bytes to a MiB: as often short as long.
                 let cut = accepting.cuts_left.fetch_sub(1, Ordering::SeqCst) > 0;
-                let size = 8 + random.below(13);
-                let budget = cut.then(|| random.below(1 << size));
+                let budget = cut.then(&mut budget);
                 connections.spawn(pass(Arc::clone(&accepting), client, budget));
             }
         });

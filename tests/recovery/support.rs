@@ -56,13 +56,17 @@ impl Running {
     }
 
     pub(crate) async fn start_at(addr: &str) -> Self {
+        let mut config = ServerConfig::default();
+        // Whatever is told anew on each connection must be told between two cuts.
+        config.output.retained_bytes = 256 << 10;
+        Self::start_with(addr, config).await
+    }
+
+    pub(crate) async fn start_with(addr: &str, config: ServerConfig) -> Self {
         let listener = Listener::bind(addr.parse().expect("an address"), ListenOptions::new()).await.expect("bound");
         let url = listener.local_url();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
-            let mut config = ServerConfig::default();
-            // Whatever is told anew on each connection must be told between two cuts.
-            config.output.retained_bytes = 256 << 10;
             let server = Server::builder(Arc::new(Local::new(LocalConfig::from_host()))).config(config).build();
             serve_websocket(&server, listener, async { drop(stopped.await) }).await.expect("it serves");
         });

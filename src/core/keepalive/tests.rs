@@ -96,3 +96,31 @@ fn limits_beyond_the_end_of_time_never_come() {
     let mut keepalive = Keepalive::new(config, now);
     assert_eq!(keepalive.handle_timeout(now + 10_000_000 * SECOND), Verdict::Alive);
 }
+
+#[test]
+fn a_connection_that_is_doubted_has_to_answer_soon() {
+    let start = Instant::now();
+    let limit = Duration::from_secs(2);
+    let mut keepalive = Keepalive::new(Config::default(), start);
+    assert!(keepalive.challenge(start, limit));
+    assert!(!keepalive.challenge(start + Duration::from_secs(1), limit), "it is doubted already");
+    assert_eq!(keepalive.poll_timeout(), Some(start + limit));
+    keepalive.handle_received(start + Duration::from_secs(1), 1);
+    assert_eq!(keepalive.handle_timeout(start + limit), Verdict::Alive, "it has answered");
+    let later = start + Duration::from_secs(10);
+    assert!(keepalive.challenge(later, limit));
+    assert_eq!(keepalive.handle_timeout(later + limit), Verdict::Dead { silence: Duration::from_secs(11) });
+}
+
+#[test]
+fn without_pings_nothing_is_doubted() {
+    let start = Instant::now();
+    let mut keepalive = Keepalive::new(Config::default(), start);
+    keepalive.disable();
+    assert!(!keepalive.challenge(start, Duration::ZERO));
+    assert_eq!(keepalive.handle_timeout(start + Duration::from_secs(1_000)), Verdict::Alive);
+    // And of one that is not read, nothing can be heard.
+    let mut keepalive = Keepalive::new(Config::default(), start);
+    keepalive.set_listening(start, false);
+    assert!(!keepalive.challenge(start, Duration::ZERO));
+}

@@ -92,3 +92,21 @@ fn a_deadline_beyond_the_clock_is_none() {
     let mut recovery = Recovery::new(now, now, None, &config);
     assert!(matches!(recovery.handle_timeout(now + Duration::from_secs(1 << 30)), Next::Dial));
 }
+
+#[test]
+fn a_server_that_asks_for_time_gets_it_up_to_the_last_moment() {
+    let start = Instant::now();
+    let refused = |seconds| ConnectError::Refused {
+        address: "ws://host".into(),
+        status: 503,
+        reason: "full".into(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    };
+    for (asked, waited) in [(0, DELAY), (7, Duration::from_secs(7)), (3_600, Duration::from_secs(43))] {
+        let mut recovery = lost(start);
+        recovery.handle_timeout(start);
+        assert!(matches!(fail(&mut recovery, start, refused(asked)), Next::Wait));
+        assert_eq!(recovery.poll_timeout(), start + waited);
+        assert!(matches!(recovery.handle_timeout(start + waited), Next::Dial));
+    }
+}

@@ -75,6 +75,8 @@ pub(crate) struct Inbox {
     resync: bool,
     /// The peer says where its answers to reads are cut, so that each can have a limit.
     bounds_reads: bool,
+    /// A link has broken under a read: what is asked for next must fit into less of one.
+    careful: bool,
     limit: Option<LimitExceeded>,
 }
 
@@ -169,6 +171,7 @@ impl Inbox {
             reading: None,
             resync: false,
             bounds_reads: false,
+            careful: false,
             limit: None,
         }
     }
@@ -358,7 +361,9 @@ impl Inbox {
             return (self.resync && !retries_later).then_some(ReadSpec::State);
         }
         let after_seq = self.order.next().saturating_sub(1);
-        let everything = ReadSpec::CatchUp { after_seq, max_bytes: self.bounds_reads.then_some(self.window_bytes) };
+        let max_bytes =
+            if self.careful { Some(CAREFUL_BYTES) } else { self.bounds_reads.then_some(self.window_bytes) };
+        let everything = ReadSpec::CatchUp { after_seq, max_bytes };
         if self.resync && self.has_caught_up() && !retries_later {
             return Some(everything);
         }
@@ -646,6 +651,9 @@ const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// How long a missing event may be late. The reference sends a few in a thousand out of order, and those follow at once.
 const HOLE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is asked for at a time over links that break before they have carried a whole answer.
+const CAREFUL_BYTES: u64 = 128 << 10;
 
 /// A peer that refuses a read may have too much to do: so often and with this pause it is asked again.
 const READ_RETRIES: u32 = 3;

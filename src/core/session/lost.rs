@@ -96,6 +96,7 @@ impl Session {
         self.greeting.clear();
         self.replies = 0;
         self.reads = 0;
+        self.pieces = 0;
         let bound =
             |what: &Call| matches!(what, Call::Read { .. } | Call::Piece { .. } | Call::Ask { on: Some(_), .. });
         for (call, sent) in self.calls.take(|what, sent| sent == Sent::Unknown || bound(what)) {

@@ -116,6 +116,8 @@ pub(crate) struct Session {
     /// Processes that want a read, in turn.
     read_ready: VecDeque<RouteKey>,
     reads: usize,
+    /// Pieces of input on the wire.
+    pieces: usize,
     /// Stops, and other calls that clean up, that wait for a place.
     cleanups: VecDeque<Cleanup>,
     cleanup_waits_since: Option<Instant>,
@@ -302,6 +304,7 @@ impl Session {
             input_ready: VecDeque::new(),
             read_ready: VecDeque::new(),
             reads: 0,
+            pieces: 0,
             cleanups: VecDeque::new(),
             cleanup_waits_since: None,
             acks: BTreeSet::new(),
@@ -386,6 +389,9 @@ impl Session {
     fn settle(&mut self, id: &RequestId) -> Option<Call> {
         let RequestId::Number(id) = *id else { return None };
         let call = self.calls.settle(id)?;
+        if matches!(call, Call::Piece { .. }) {
+            self.pieces = self.pieces.saturating_sub(1);
+        }
         // What went out before that call has arrived too.
         while self.unconfirmed.front().is_some_and(|(before, _)| *before < id) {
             self.unconfirmed.pop_front();
@@ -584,7 +590,7 @@ impl Session {
     /// Makes messages of what waits for a place or for its time.
     fn refill(&mut self, now: Instant) {
         self.send_urgent(now);
-        while self.calls.has_room() {
+        while self.has_room_for_piece() {
             let Some(route) = self.input_ready.pop_front() else { break };
             self.send_piece(route);
         }

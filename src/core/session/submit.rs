@@ -209,6 +209,7 @@ impl Session {
         let place = Call::Piece { route: key, piece: id, close, again };
         // The caller has seen that there is room.
         let Ok(call) = self.calls.admit(Class::Regular, place) else { return };
+        self.pieces += 1;
         match piece {
             Piece::Close => self.send::<CloseStdin>(call, &CloseStdinParams { process_id }),
             Piece::Write(data) => {
@@ -223,8 +224,27 @@ impl Session {
 
     /// Pieces of one process on the wire. Some configurations of the reference let writes overtake each other, so that
     /// there the answer to one must be awaited before the next.
+    ///
+    /// The answer to a piece may take as long as a process takes to read, so that the fewer places for pieces are left, the
+    /// fewer more a process may take: one that takes none yet finds some, however many do not read.
     fn width(&self) -> usize {
-        if self.features().any() { PIECES_EXTENDED } else { 1 }
+        if !self.features().any() {
+            return 1;
+        }
+        let places = self.max_pieces();
+        let share = places.saturating_sub(self.pieces).saturating_mul(PIECES_EXTENDED * 4) / places.max(1);
+        share.clamp(1, PIECES_EXTENDED)
+    }
+
+    /// Pieces of all processes on the wire. The other places are for calls that no process can hold up.
+    fn max_pieces(&self) -> usize {
+        let limit = self.calls.limit();
+        (limit - limit / 4).max(1)
+    }
+
+    /// Whether one more piece may go out.
+    pub(super) fn has_room_for_piece(&self) -> bool {
+        self.pieces < self.max_pieces() && self.calls.has_room()
     }
 
     fn signal(&mut self, token: Token, key: RouteKey, signal: Signal) -> Result<(), Failure> {

@@ -220,7 +220,8 @@ async fn dial(target: &Target, options: &ConnectOptions) -> Result<WebSocketTran
         }
         Some(refusal) => {
             let reason = read_reason(&mut stream, head, refusal.content_length).await;
-            Err(ConnectError::Refused { address: target.shown.clone(), status: refusal.status, reason })
+            let Refusal { status, retry_after, .. } = refusal;
+            Err(ConnectError::Refused { address: target.shown.clone(), status, reason, retry_after })
         }
     }
 }
@@ -228,6 +229,7 @@ async fn dial(target: &Target, options: &ConnectOptions) -> Result<WebSocketTran
 struct Refusal {
     status: u16,
     content_length: Option<usize>,
+    retry_after: Option<Duration>,
 }
 
 /// Whether the answer is the upgrade that was asked for; else what was answered.
@@ -241,8 +243,10 @@ fn check_answer(head: &[u8], key: &str) -> Result<Option<Refusal>, ConnectError>
     }
     let status = response.code.unwrap_or_default();
     if status != 101 {
-        let length = header(response.headers, "content-length").and_then(|value| std::str::from_utf8(value).ok());
-        return Ok(Some(Refusal { status, content_length: length.and_then(|length| length.trim().parse().ok()) }));
+        let text = |name| header(response.headers, name).and_then(|value| std::str::from_utf8(value).ok());
+        let content_length = text("content-length").and_then(|length| length.trim().parse().ok());
+        let retry_after = text("retry-after").and_then(|time| time.trim().parse().ok()).map(Duration::from_secs);
+        return Ok(Some(Refusal { status, content_length, retry_after }));
     }
     if !has_word(response.headers, "upgrade", "websocket") || !has_word(response.headers, "connection", "upgrade") {
         return Err(malformed("the answer upgrades to something else than a WebSocket"));

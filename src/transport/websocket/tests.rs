@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::upgrade::{Verdict, decide};
 use super::*;
@@ -439,7 +440,7 @@ async fn a_token_opens_the_door_and_a_refusal_is_typed() {
     let accepting = tokio::spawn(async move { listener.accept().await.map(|transport| transport.peer()) });
     let connector = WebSocketConnector::new(url.clone(), ConnectOptions::new());
     let error = connector.connect().await.unwrap_err();
-    let ConnectError::Refused { status: 401, reason, address } = error else { panic!("{error:?}") };
+    let ConnectError::Refused { status: 401, reason, address, retry_after: None } = error else { panic!("{error:?}") };
     assert_eq!((reason.as_str(), address.as_str()), ("missing websocket bearer token", url.as_str()));
     let options = ConnectOptions::new().bearer_token("s3cret");
     assert!(!format!("{options:?}").contains("s3cret"));
@@ -497,9 +498,10 @@ async fn unusable_addresses_are_told_apart_and_show_no_secrets() {
 async fn answers_that_are_no_upgrade_are_refused() {
     type Check = fn(&ConnectError) -> bool;
     let cases: [(&str, Check); 6] = [
-        ("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nfull", |error| {
+        ("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\nretry-after: 7\r\n\r\nfull", |error| {
             matches!(error, ConnectError::Refused { status: 503, reason, .. } if reason == "full")
                 && error.is_retryable()
+                && error.retry_after() == Some(Duration::from_secs(7))
         }),
         (
             "HTTP/1.1 200 OK\r\n\r\nhello\x1b[31m",

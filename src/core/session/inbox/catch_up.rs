@@ -35,6 +35,7 @@ impl Inbox {
         self.hear(horizon);
         if complete {
             self.unread = false;
+            self.careful = false;
             if result.closed && self.close == Fact::Unknown {
                 self.rebuild_close(horizon, last_chunk, result)?;
             }

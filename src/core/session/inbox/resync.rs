@@ -1,6 +1,6 @@
 //! What a broken connection means for the events of a process.
 
-use super::{Fact, Inbox};
+use super::{Fact, Inbox, ReadSpec, Reading};
 use crate::error::WaitError;
 use crate::wire::process::ReadResult;
 
@@ -9,6 +9,7 @@ impl Inbox {
     pub(crate) fn interrupt(&mut self) {
         self.hole_since = None;
         self.retry_at = None;
+        self.careful |= matches!(self.reading, Some(Reading { spec: ReadSpec::CatchUp { .. }, .. }));
         self.reading = None;
         self.resync = !self.over;
     }

@@ -239,3 +239,43 @@ fn leaving_ends_nothing() {
     assert!(harness.sent().is_empty());
     assert!(matches!(harness.failures[..], [(RouteKey(1), WaitError::Disconnected(_))]));
 }
+
+#[test]
+fn processes_that_do_not_read_leave_places_for_everything_else() {
+    let mut harness = Harness::open(ALL);
+    let stuck = 128;
+    for route in 1..=stuck {
+        let request = request(route).stdin(crate::request::Stdin::Piped);
+        harness.submit(route, start(&request));
+        let sent = harness.sent_one();
+        harness.receive(&json!({"id": sent["id"], "result": {"processId": sent["params"]["processId"]}}));
+    }
+    let other = stuck + 1;
+    harness.submit(other, start(&request(other).stdin(crate::request::Stdin::Piped)));
+    let sent = harness.sent_one();
+    harness.receive(&json!({"id": sent["id"], "result": {"processId": sent["params"]["processId"]}}));
+    for route in 1..=stuck {
+        harness.submit(route, Op::Write { data: vec![b'x'; 32 * input::PIECE_BYTES].into() });
+    }
+    let pieces = harness.sent();
+    assert!(pieces.iter().all(|piece| piece["method"] == "process/write"));
+    assert!((512..=768).contains(&pieces.len()), "much, and not all: {}", pieces.len());
+    // None of them is ever answered, and what comes now goes out all the same.
+    let write = harness.submit(other, Op::Write { data: vec![b'y'; 8 * input::PIECE_BYTES].into() });
+    harness.submit(0, Op::Status);
+    let sent = harness.sent();
+    let count = |method: &str| sent.iter().filter(|message| message["method"] == method).count();
+    assert!(count("process/write") >= 1, "{sent:?}");
+    assert_eq!(count("environment/status"), 1);
+    // And gets on, piece by piece.
+    let mut answered: Vec<_> = sent.into_iter().filter(|message| message["method"] == "process/write").collect();
+    for _ in 0..8 {
+        for piece in std::mem::take(&mut answered) {
+            harness.receive(&json!({"id": piece["id"], "result": {"status": "accepted"}}));
+        }
+        answered = harness.sent();
+    }
+    assert!(matches!(harness.answer(write), Some(Ok(Answer::Done))));
+    let rest: Vec<_> = (0..200).map(|_| harness.submit(0, Op::Status)).collect();
+    assert!(rest.iter().all(|token| harness.answer(*token).is_none()), "there is a place for each");
+}
