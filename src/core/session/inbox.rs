@@ -361,8 +361,7 @@ impl Inbox {
             return (self.resync && !retries_later).then_some(ReadSpec::State);
         }
         let after_seq = self.order.next().saturating_sub(1);
-        let max_bytes =
-            if self.careful { Some(CAREFUL_BYTES) } else { self.bounds_reads.then_some(self.window_bytes) };
+        let max_bytes = if self.careful { Some(CAREFUL_BYTES) } else { self.bounds_reads.then_some(self.window_bytes) };
         let everything = ReadSpec::CatchUp { after_seq, max_bytes };
         if self.resync && self.has_caught_up() && !retries_later {
             return Some(everything);

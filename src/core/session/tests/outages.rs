@@ -237,7 +237,7 @@ fn the_reason_of_an_end_is_told_before_the_end() {
     session.submit(now, Token(1), RouteKey(1), start(&request(1)));
     session.handle_timeout(now);
     let mut told = Vec::new();
-    let error = ConnectError::Refused { address: "ws://x".into(), status: 401, reason: "no".into() };
+    let error = ConnectError::Refused { address: "ws://x".into(), status: 401, reason: "no".into(), retry_after: None };
     while let Some(event) = session.poll_event() {
         if let SessionEvent::Dial { link } = event {
             session.handle_dialled(now, link, Err(error.clone()));
