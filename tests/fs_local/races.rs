@@ -10,6 +10,7 @@ use longarm::fs::{
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::roles::skipped;
 use crate::support::{Scratch, content, files};
 
 /// As often as is tried, whether or not the moment is met; at least [`EXCHANGES`] times it might have been.
@@ -59,6 +60,11 @@ impl Drop for Swapper<'_> {
 
 /// Does something in a runtime of its own, as often as is enough, while two names are exchanged.
 fn while_swapping(one: PathBuf, other: PathBuf, mut body: impl AsyncFnMut(usize)) {
+    for _ in 0..2 {
+        if let Err(error) = renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE) {
+            return skipped("a race", &format!("the file system exchanges no names: {error}"));
+        }
+    }
     let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     std::thread::scope(|scope| {
@@ -97,7 +103,7 @@ fn a_removal_never_leaves_its_tree_while_a_directory_becomes_a_link() {
     let scratch = Scratch::new();
     let outside = outside(&scratch);
     scratch.link("link", &outside);
-    let inside = scratch.path("tree/inside");
+    let inside = scratch.directory("tree/inside");
     while_swapping(inside.clone(), scratch.path("link"), async |_| {
         // What is made or goes under one's hands may fail; what is outside may not.
         drop(fs::create_dir_all(inside.join("below")));
