@@ -1,6 +1,8 @@
 //! Files in every place against plain `std::fs` in the same run: what the pool, the checks, the safety and the wire cost.
 //!
 //! - *read*, *block*: 4 KiB from the call to the bytes, median.
+//! - *denying*: 1 KiB read under an intent that denies something else, against the same read without it, median. Above 1.5
+//!   times, the bench fails.
 //! - *whole*: 16 MiB written and read in one call, median.
 //! - *blocks*: 256 MiB through a stream, written and read.
 //! - *echo*: 64 bytes to `cat` and back, alone and while 256 MiB are being read on the same connection, median and the
@@ -66,6 +68,8 @@ fn measure(name: &str, runtime: &Runtime, place: impl Future<Output = Environmen
         let place = place.await;
         let files = place.fs();
         small(&*files, dir, size.small).await;
+        #[cfg(target_os = "linux")]
+        denying(&files, dir, size.small).await;
         whole(&*files, dir, size.whole).await;
         blocks(&*files, dir, size.bytes, size.blocks).await;
         echo(&place, dir, size).await;
@@ -117,6 +121,37 @@ fn report(what: &str, mut ours: Vec<Duration>, mut plain: Vec<Duration>) {
     let (ours, plain) = (median(&mut ours), median(&mut plain));
     let ratio = ours.as_secs_f64() / plain.as_secs_f64();
     println!("  {what:<26} longarm {ours:>12.2?}   std {plain:>12.2?}   ratio {ratio:.2}");
+}
+
+/// Both through the place: what the policy and its walls cost.
+#[cfg(target_os = "linux")]
+async fn denying(files: &Arc<dyn FileSystem>, dir: &Path, times: usize) {
+    use longarm::path_uri::PathUri;
+    use longarm::sandbox::SandboxIntent;
+
+    let uri = |path: &Path| PathUri::from_host_native_path(path.canonicalize().expect("it exists")).expect("absolute");
+    let (path, secret) = (dir.join("kilobyte"), dir.join("secret"));
+    fs::write(&path, [7; 1 << 10]).expect("it is written");
+    fs::create_dir_all(&secret).expect("it is made");
+    let intent = SandboxIntent::workspace_write([uri(dir)]).cwd(uri(dir)).deny(uri(&secret));
+    let sandboxed = Arc::clone(files).with_sandbox(intent).expect("a view");
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        for (files, spent) in [(&sandboxed, &mut ours), (files, &mut plain)] {
+            let start = Instant::now();
+            let bytes = files.read(path.as_path().into(), ReadOptions::new()).await.expect("it is read");
+            spent.push(start.elapsed());
+            assert_eq!(bytes.len(), 1 << 10);
+        }
+    }
+    let (sandboxed, without) = (median(&mut ours), median(&mut plain));
+    let ratio = sandboxed.as_secs_f64() / without.as_secs_f64();
+    println!(
+        "  {:<26} sandboxed {sandboxed:>10.2?}   without {without:>8.2?}   ratio {ratio:.2}",
+        "1 KiB read, denying"
+    );
+    // A short run is no measurement.
+    assert!(times < 1_000 || ratio <= 1.5, "a read under a sandbox takes {ratio:.2} times as long as without");
 }
 
 async fn small(files: &dyn FileSystem, dir: &Path, times: usize) {

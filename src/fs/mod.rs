@@ -14,6 +14,8 @@
 //! - **Whole files** are read up to a limit, and written so that a write that fails leaves the former content
 //!   ([`WriteOptions`] says when that is not possible).
 //! - **Blocks** are positioned: there is no cursor, and any number of them may be in flight on a handle.
+//! - **Sandboxes**: [`FileSystem::with_sandbox`] gives the same files as far as a
+//!   [`SandboxIntent`](crate::sandbox::SandboxIntent) allows. The place enforces it, or refuses.
 //! - **Errors** name the path that they are about, which in a tree is that of the file or directory that failed.
 
 mod entry;
@@ -47,6 +49,7 @@ pub use crate::request::RequestPath;
 
 use crate::error::PeerMisbehaved;
 use crate::path_uri::PathUri;
+use crate::sandbox::{SandboxError, SandboxIntent};
 use crate::wire::method::{Method as _, ReadBlock};
 
 /// The files of one place. See the [module documentation](self) for the contract.
@@ -172,6 +175,23 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     ///
     /// An [`FsError`]; `Unsupported` if the place cannot make one in one step.
     async fn private_directory(&self) -> Result<PathUri, FsError>;
+
+    /// The same files, as far as an intent allows. It holds for every call of what this returns, and for files that are
+    /// opened through it; handles and other views are as free as before.
+    ///
+    /// Paths of the intent are bound when they are first needed, and again when they lead elsewhere than before.
+    ///
+    /// # Errors
+    ///
+    /// [`FsError::Sandbox`], from here or from the first call, if the place does not enforce sandboxes, or not this one.
+    ///
+    /// # Wire
+    ///
+    /// The member `sandbox` of each call.
+    fn with_sandbox(self: Arc<Self>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
+        drop(intent);
+        Err(SandboxError::Unsupported.into())
+    }
 
     /// The same files through calls that never wait for a connection to be made again. None if those of this one do not
     /// either.

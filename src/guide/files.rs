@@ -59,6 +59,34 @@
 //! - **Reads** never block on what is no file: a FIFO or a device is refused.
 //! - [`Symlinks::Refuse`](crate::fs::Symlinks::Refuse) refuses links in every component of a path.
 //!
+//! # Under a sandbox
+//!
+//! [`with_sandbox`](crate::fs::FileSystem::with_sandbox) gives the same files as far as a
+//! [`SandboxIntent`](crate::sandbox::SandboxIntent) allows; the place enforces it, here or behind a connection:
+//!
+//! ```
+//! use longarm::Environment;
+//! use longarm::fs::{FsError, ReadOptions, WriteOptions};
+//! use longarm::path_uri::PathUri;
+//! use longarm::sandbox::SandboxIntent;
+//!
+//! # async fn example(env: &Environment, job: PathUri) -> Result<(), FsError> {
+//! let intent = SandboxIntent::workspace_write([job.clone()]).cwd(job).deny_below_roots("secrets");
+//! let files = env.fs().with_sandbox(intent)?;
+//! files.write("/srv/job/notes".into(), "allowed".into(), WriteOptions::new()).await?;
+//! let denied = files.read("/srv/job/secrets/key".into(), ReadOptions::new()).await;
+//! assert!(matches!(denied, Err(FsError::PermissionDenied { .. })));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On Linux this machine enforces it by itself, without a process for each call and on any kernel; one with Landlock adds a
+//! second wall. Refusals are those of the equivalent mounts: a write where only reading is allowed ends in
+//! `FsError::Os` with the system's "read-only file system", what is denied in `PermissionDenied`, and what the intent
+//! does not show in `NotFound`. It decides by paths: a second hard link of a denied file, or another mount of it, is another
+//! path. An intent that names workspace roots needs a `cwd`. Elsewhere than on Linux, an intent that restricts files is
+//! refused.
+//!
 //! # Names
 //!
 //! A name is any bytes that the place allows. A path is native text of the place or a

@@ -105,6 +105,11 @@ impl SandboxIntent {
         }
     }
 
+    /// Whether it asks for a restriction of files.
+    pub fn restricts_files(&self) -> bool {
+        matches!(self.permissions, PermissionProfile::Managed { file_system: FileSystemPolicy::Restricted { .. }, .. })
+    }
+
     /// Whether it means something only together with a working directory or workspace roots: it names the roots, or a
     /// relative glob. A call about files with such an intent and no [`cwd`](Self::effective_cwd) is invalid.
     pub fn is_dynamic(&self) -> bool {

@@ -87,7 +87,9 @@ impl Calls {
                 }
                 self.run(cx, async move { Completion::Terminated { call, result: control.terminate(how).await } })
             }
-            Action::File { ticket, job } => files.begin(cx, ticket, job).map(|ended| Ended::Completed(Box::new(ended))),
+            Action::File { ticket, job, sandbox } => {
+                files.begin(cx, ticket, job, sandbox).map(|ended| Ended::Completed(Box::new(ended)))
+            }
             Action::ForgetFile { file } => {
                 files.forget(file);
                 None

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::core::peer::{Completion, FileJob, FileKey, FileResult, Ticket};
 use crate::fs::{FileHandle, FileSystem, FsError, MissingWatch, RequestPath};
+use crate::sandbox::SandboxIntent;
 
 /// The files of one connection. It is emptied when the connection ends, which closes what is open.
 #[derive(Debug)]
@@ -39,9 +40,24 @@ impl Files {
     }
 
     /// Begins a job. Returns how it ended, if it did so at once.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>, ticket: Ticket, job: FileJob) -> Option<Completion> {
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        ticket: Ticket,
+        job: FileJob,
+        sandbox: Option<Arc<SandboxIntent>>,
+    ) -> Option<Completion> {
         let Some(fs) = self.fs.clone() else {
             return Some(Completion::File { ticket, result: Err(FsError::Closed) });
+        };
+        // Whoever carries it out decides whether and how; without an intent, all is allowed.
+        let fs = match sandbox {
+            Some(intent) => fs.with_sandbox(SandboxIntent::clone(&intent)),
+            None => Ok(fs),
+        };
+        let fs = match fs {
+            Ok(fs) => fs,
+            Err(error) => return Some(Completion::File { ticket, result: Err(error) }),
         };
         let mut job = self.future(fs, ticket, job);
         match job.as_mut().poll(cx) {

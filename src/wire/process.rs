@@ -176,6 +176,8 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
+impl Eq for RawObject {}
+
 /// Shows the size only: what it holds may be secret.
 impl fmt::Debug for RawObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

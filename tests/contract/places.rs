@@ -18,6 +18,9 @@ pub(crate) fn all() -> Vec<(&'static str, Suite)> {
         }
         places.extend(contained);
     }
+    if !cfg!(target_os = "linux") {
+        places = places.into_iter().map(|(name, suite)| (name, suite.without(Need::SandboxedFiles))).collect();
+    }
     if !cfg!(feature = "http") {
         places = places.into_iter().map(|(name, suite)| (name, suite.without(Need::Http))).collect();
     }
@@ -140,6 +143,8 @@ fn reference() -> Option<Suite> {
         Need::PreciseErrors,
         Need::CleanChildren,
         Need::FileExtensions,
+        // It starts a helper that needs namespaces.
+        Need::SandboxedFiles,
         // It empties a file that is copied onto itself, and waits for the reader of a FIFO.
         Need::SafeFiles,
         Need::HttpCauses,

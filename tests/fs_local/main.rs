@@ -12,6 +12,7 @@ mod place;
 mod races;
 #[path = "../common/roles.rs"]
 mod roles;
+mod sandboxed;
 mod streams;
 mod support;
 mod trees;

@@ -18,6 +18,8 @@ mod place;
 mod races;
 #[path = "../common/roles.rs"]
 mod roles;
+#[path = "../fs_local/sandboxed.rs"]
+mod sandboxed;
 #[path = "../fs_local/streams.rs"]
 mod streams;
 #[path = "../fs_local/support.rs"]

@@ -210,7 +210,6 @@ const NOT_ANNOUNCED: &[&str] = &[
     "networkProxyLaunch",
     "networkProxyReviewDomains",
     "networkProxyTransparentTcp",
-    "sandboxedFileStreaming",
     "shellSnapshotV2",
     "windowsMxc",
 ];

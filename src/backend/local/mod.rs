@@ -101,7 +101,8 @@ impl Local {
             let http = http.variables(config.base_env.clone()).reserved_names(config.reserved_names.clone());
             Arc::new(LocalHttpClient::new(http))
         };
-        let fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
+        let mut fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
+        fs.protected_names.clone_from(&config.sandbox.extra_protected_names);
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
             fs: Arc::new(LocalFileSystem::new(fs)),

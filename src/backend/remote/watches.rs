@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::path_uri::PathUri;
+use crate::wire::process::RawObject;
 
 /// The watchers of one connection.
 #[derive(Debug, Default)]
@@ -41,11 +42,16 @@ struct Watcher {
 pub(crate) struct Wanted {
     pub(crate) missing: Vec<PathUri>,
     pub(crate) present: Option<PathUri>,
+    /// What the watch may see.
+    pub(crate) sandbox: Option<RawObject>,
 }
 
 impl Wanted {
     /// Both together. None if that is more than one watch can hold.
     fn with(mut self, other: &Self, max_missing: usize) -> Option<Self> {
+        if self.sandbox != other.sandbox {
+            return None;
+        }
         for path in &other.missing {
             if !self.missing.contains(path) {
                 self.missing.push(path.clone());

@@ -1,5 +1,6 @@
 //! What a session asks of its driver, and how it hears of the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use crate::http::{Headers, HttpError, HttpRequest};
 use crate::info::EnvironmentInfo;
 use crate::path_uri::PathUri;
 use crate::request::{ExecRequest, Signal, TerminalSize};
+use crate::sandbox::SandboxIntent;
 
 /// Something for the driver to do, in the order in which it is handed out. Each with a matching [`Completion`] is
 /// reported back by it.
@@ -38,8 +40,8 @@ pub(crate) enum Action {
     Info { call: Call },
     /// Drop all that there is of a process. Ends in nothing.
     Forget { process: ProcessKey },
-    /// Do something with the place's files. Ends in [`Completion::File`].
-    File { ticket: Ticket, job: FileJob },
+    /// Do something with the place's files, as far as the intent allows. Ends in [`Completion::File`].
+    File { ticket: Ticket, job: FileJob, sandbox: Option<Arc<SandboxIntent>> },
     /// Drop an open file. Ends in nothing.
     ForgetFile { file: FileKey },
     /// Drop the watch for missing paths. Ends in nothing.

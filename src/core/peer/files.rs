@@ -21,6 +21,7 @@
 //!   most as large as a message may be: see [`fit`].
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -35,7 +36,7 @@ use crate::fs::{
     RemoveOptions, Symlinks, WriteOptions,
 };
 use crate::path_uri::PathUri;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{SandboxError, SandboxIntent};
 use crate::wire::fs::{self, MAX_HANDLE_ID_BYTES, MAX_WATCHED_PATHS, MissingChangedParams, WatchMissingParams};
 use crate::wire::method::{self, Method};
 use crate::wire::{Base64, RequestId, codec, fs_error, symlinks};
@@ -87,6 +88,8 @@ struct Running {
     symlinks: Symlinks,
     /// Towards a whole file that is read: how to read it again with a larger limit.
     whole: Option<WholeRead>,
+    /// What limits it.
+    sandbox: Option<Arc<SandboxIntent>>,
 }
 
 #[derive(Clone, Debug)]
@@ -172,15 +175,16 @@ impl Files {
 
 impl Peer {
     pub(super) fn file(&mut self, call: Call, request: FileRequest) {
-        if request.sandbox().is_some() {
-            return self.refuse_file(call, request.method(), &SandboxError::Unsupported.into());
-        }
+        let sandbox = match sandbox(&request) {
+            Ok(sandbox) => sandbox,
+            Err(fault) => return self.answer(call, Reply::Fault(fault)),
+        };
         let method = request.method();
         let job = match request {
             FileRequest::Open(_) | FileRequest::ReadBlock(_) | FileRequest::WriteBlock(_) | FileRequest::Close(_) => {
                 return self.on_handle(call, request);
             }
-            FileRequest::WatchMissing(params) => return self.watch_missing(call, params),
+            FileRequest::WatchMissing(params) => return self.watch_missing(call, params, sandbox),
             FileRequest::ReadFile(params) => {
                 let largest = self.config.max_read_file_bytes.min(fs::whole_file_bytes(self.config.max_answer_bytes));
                 let asked = params.longarm.and_then(|extension| extension.max_bytes).filter(|_| self.features().fs);
@@ -190,7 +194,7 @@ impl Peer {
                     ReadOptions::new().symlinks(symlinks(params.follow_symlinks)).max_bytes(largest.min(at_first));
                 let whole = WholeRead { path: params.path, options, largest };
                 let job = whole.job();
-                self.run_job(Running { whole: Some(whole), ..Running::new(call, method, None) }, job);
+                self.run_job(Running { whole: Some(whole), sandbox, ..Running::new(call, method, None) }, job);
                 return;
             }
             FileRequest::WriteFile(params) => match params.data_base64.0 {
@@ -235,16 +239,12 @@ impl Peer {
             },
             FileRequest::PrivateDirectory => FileJob::PrivateDirectory,
         };
-        self.run_file(call, method, None, job);
+        self.run_job(Running { sandbox, ..Running::new(call, method, None) }, job);
     }
 
     fn refuse_file(&mut self, call: Call, method: &str, error: &FsError) {
         let detailed = self.features().fs;
         self.answer(call, Reply::Fault(fs_error::to_rpc(error, method, Symlinks::Follow, detailed).into()));
-    }
-
-    fn run_file(&mut self, call: Call, method: &'static str, handle: Option<String>, job: FileJob) -> Option<Ticket> {
-        self.run_job(Running::new(call, method, handle), job)
     }
 
     fn run_job(&mut self, running: Running, job: FileJob) -> Option<Ticket> {
@@ -282,7 +282,7 @@ impl Peer {
                 files.waiting.remove(index);
                 continue;
             };
-            let reserved = running.reserved;
+            let (reserved, sandbox) = (running.reserved, running.sandbox.clone());
             let fits = files.held_bytes == 0 || files.held_bytes.saturating_add(reserved) <= limit;
             if reserved > 0 && (full || !fits) {
                 // Nothing that reads goes before it, so that it gets its turn.
@@ -294,7 +294,7 @@ impl Peer {
             files.begun += 1;
             files.held_bytes += reserved;
             if let Some((ticket, job)) = files.waiting.remove(index) {
-                self.actions.push_back(Action::File { ticket, job });
+                self.actions.push_back(Action::File { ticket, job, sandbox });
             }
         }
     }
@@ -349,6 +349,10 @@ impl Peer {
 
     fn do_on_handle(&mut self, id: &str, call: Call, request: FileRequest) {
         let method = request.method();
+        let sandbox = match sandbox(&request) {
+            Ok(sandbox) => sandbox,
+            Err(fault) => return self.answer(call, Reply::Fault(fault)),
+        };
         let extended = self.features().fs;
         let limit = self.config.max_file_handles;
         let new_key = FileKey(self.next_ticket());
@@ -387,7 +391,7 @@ impl Peer {
         match job {
             Ok(job) => {
                 handle.busy = true;
-                self.run_file(call, method, Some(id.into()), job);
+                self.run_job(Running { sandbox, ..Running::new(call, method, Some(id.into())) }, job);
             }
             Err(error) => self.refuse_file(call, method, &error),
         }
@@ -508,7 +512,7 @@ impl Peer {
         Some(message)
     }
 
-    fn watch_missing(&mut self, call: Call, params: WatchMissingParams) {
+    fn watch_missing(&mut self, call: Call, params: WatchMissingParams, sandbox: Option<Arc<SandboxIntent>>) {
         let WatchMissingParams { watch_id, missing, present, .. } = params;
         let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
         let rises = files.last_watch.is_none_or(|last| watch_id > last);
@@ -529,7 +533,8 @@ impl Peer {
             return self.answer(call, Reply::Watching(false));
         }
         let job = FileJob::Watch { watch: watch_id, missing, present };
-        let ticket = self.run_file(call, method::WatchMissing::NAME, None, job);
+        let running = Running { sandbox, ..Running::new(call, method::WatchMissing::NAME, None) };
+        let ticket = self.run_job(running, job);
         if let Some(connection) = &mut self.connection
             && let Some(ticket) = ticket
         {
@@ -569,7 +574,18 @@ impl Running {
             changes: false,
             symlinks: Symlinks::Follow,
             whole: None,
+            sandbox: None,
         }
+    }
+}
+
+/// What limits a request, if its member says so. The text of an error is the decoder's, as the reference has it.
+fn sandbox(request: &FileRequest) -> Result<Option<Arc<SandboxIntent>>, Fault> {
+    let intent = request.sandbox().map(|raw| SandboxIntent::from_json(raw.as_json())).transpose();
+    match intent {
+        Ok(intent) => Ok(intent.map(Arc::new)),
+        Err(SandboxError::Invalid { reason }) => Err(Fault::invalid_params(reason)),
+        Err(error) => Err(Fault::invalid_params(error.to_string())),
     }
 }
 

@@ -189,4 +189,4 @@ pub(super) fn config_result(info: &EnvironmentInfo) -> Option<Reply> {
 
 const CONFIG_FLAG: &str = "environmentConfigRead";
 const HTTP_FLAGS: &[&str] = &["httpHeaderEnvVars"];
-const FILE_FLAGS: &[&str] = &["fsWatchMissing", "fileWriteStreaming"];
+const FILE_FLAGS: &[&str] = &["fsWatchMissing", "fileWriteStreaming", "sandboxedFileStreaming"];

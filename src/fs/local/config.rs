@@ -16,11 +16,18 @@ pub struct LocalFileSystemConfig {
     pub blocking_calls: usize,
     /// The temporary directory. By default there is none, and calls that need it are refused.
     pub temp_dir: Option<PathBuf>,
+    /// Names at the top of workspace roots that calls under a sandbox may not change, besides the usual ones.
+    pub protected_names: Vec<String>,
 }
 
 impl Default for LocalFileSystemConfig {
     fn default() -> Self {
-        Self { max_read_bytes: DEFAULT_WHOLE_FILE_BYTES, blocking_calls: 32, temp_dir: None }
+        Self {
+            max_read_bytes: DEFAULT_WHOLE_FILE_BYTES,
+            blocking_calls: 32,
+            temp_dir: None,
+            protected_names: Vec::new(),
+        }
     }
 }
 
@@ -39,6 +46,12 @@ impl LocalFileSystemConfig {
     /// Sets how many calls wait for the file system at a time. At least one does.
     pub fn blocking_calls(mut self, blocking_calls: usize) -> Self {
         self.blocking_calls = blocking_calls;
+        self
+    }
+
+    /// Protects one more name at the top of each workspace root.
+    pub fn protect_name(mut self, name: impl Into<String>) -> Self {
+        self.protected_names.push(name.into());
         self
     }
 

@@ -9,8 +9,9 @@ use super::os::{self, Access, Dir, Kind, Look};
 use super::path::split;
 use super::pool::Wanted;
 use super::read::failure_inside;
+use super::rules::{Free, Rules};
 use super::tree::Tree;
-use super::write;
+use super::write::{self, At};
 use crate::fs::{CopyOptions, FsError, InvalidFsRequest, Symlinks};
 
 pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions, wanted: &Wanted) -> Result<(), FsError> {
@@ -23,7 +24,7 @@ pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions, want
         Kind::File if os::id_of(destination).is_ok_and(|id| id == look.id) => Ok(()),
         Kind::File => {
             let from = dir.open_file(name, Access::Read).map_err(failed)?;
-            copy_file(&from, source, destination, None)
+            copy_file(&from, source, destination, At::Path)
         }
         Kind::Symlink => {
             let (to_parent, to_name) = split(destination);
@@ -37,16 +38,16 @@ pub(super) fn copy(source: &Path, destination: &Path, options: CopyOptions, want
     }
 }
 
-/// Copies content and permission bits to a path, or to a name in a directory that has this path.
-fn copy_file(from: &File, source: &Path, destination: &Path, inside: Option<(&Dir, &OsStr)>) -> Result<(), FsError> {
+/// Copies content and permission bits of a regular file.
+pub(super) fn copy_file(from: &File, source: &Path, destination: &Path, at: At<'_>) -> Result<(), FsError> {
     let (look, facts) = os::look_at_file(from).map_err(|error| FsError::from_io("examine", source, error))?;
     if look.kind != Kind::File {
         return Err(FsError::NotAFile { path: source.into() });
     }
-    write::copy(from, look, facts, destination, inside)
+    write::copy(from, look, facts, destination, at)
 }
 
-fn copy_symlink(
+pub(super) fn copy_symlink(
     from: &Dir,
     from_name: &OsStr,
     source: &Path,
@@ -80,7 +81,7 @@ fn copy_directory(dir: &Dir, name: &OsStr, source: &Path, destination: &Path, wa
     let failed = |error| FsError::from_io("create", destination, error);
     fs::create_dir_all(destination).map_err(failed)?;
     let to = Dir::open(destination, Symlinks::Follow).map_err(failed)?;
-    copy_tree(from, Tree::new(destination, to).map_err(failed)?, wanted)
+    copy_tree(from, Tree::new(destination, to).map_err(failed)?, &Free, wanted)
 }
 
 /// The canonical path of the lowest directory above a path, or at it, that exists.
@@ -95,7 +96,8 @@ fn nearest_directory(path: &Path) -> io::Result<PathBuf> {
     Err(missing)
 }
 
-fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsError> {
+/// Copies all that is in a directory into another one, as far as the rules allow.
+pub(super) fn copy_tree(mut from: Tree, mut to: Tree, rules: &dyn Rules, wanted: &Wanted) -> Result<(), FsError> {
     let mut pending = vec![names(&from)?];
     while let Some(names_here) = pending.last_mut() {
         wanted.check()?;
@@ -107,7 +109,7 @@ fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsErro
             }
             continue;
         };
-        if copy_entry(&mut from, &mut to, &name)? {
+        if copy_entry(&mut from, &mut to, &name, rules)? {
             pending.push(names(&from)?);
         }
     }
@@ -115,7 +117,7 @@ fn copy_tree(mut from: Tree, mut to: Tree, wanted: &Wanted) -> Result<(), FsErro
 }
 
 /// Copies what is not a directory; enters, on both sides, what is, and returns whether it did.
-fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsError> {
+fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr, rules: &dyn Rules) -> Result<bool, FsError> {
     from.point_at(name);
     to.point_at(name);
     let failed = |error| FsError::from_io("copy", from.pointed(), error);
@@ -125,6 +127,10 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         look => look.map_err(failed)?,
     };
+    if !matches!(look.kind, Kind::Device | Kind::Other) {
+        rules.read(from.pointed()).map_err(failed)?;
+        rules.write(to.pointed()).map_err(|error| FsError::from_io("create", to.pointed(), error))?;
+    }
     match look.kind {
         // Another name of the destination lies in the source: what is copied would be copied again, for ever.
         Kind::Directory if Some(look.id) == to.root_id() => Err(into_itself(from, to)),
@@ -134,7 +140,7 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr) -> Result<bool, FsEr
         }
         Kind::File => {
             let file = from_dir.open_file(name, Access::Read).map_err(failed)?;
-            copy_file(&file, from.pointed(), to.pointed(), Some((to_dir, name)))?;
+            copy_file(&file, from.pointed(), to.pointed(), At::Tree(to_dir, name))?;
             Ok(false)
         }
         Kind::Symlink => copy_symlink(from_dir, name, from.pointed(), to_dir, name, to.pointed()).map(|()| false),

@@ -25,14 +25,19 @@ pub(super) fn metadata(path: &Path, symlinks: Symlinks) -> Result<Metadata, FsEr
             (found.map_err(failed)?, false)
         }
     };
-    Ok(Metadata {
+    Ok(Metadata { is_symlink, ..metadata_of(&found) })
+}
+
+/// What the system says of something that is no link.
+pub(super) fn metadata_of(found: &fs::Metadata) -> Metadata {
+    Metadata {
         is_directory: found.is_dir(),
         is_file: found.is_file(),
-        is_symlink,
+        is_symlink: false,
         size: found.len(),
         created: found.created().ok(),
         modified: found.modified().ok(),
-    })
+    }
 }
 
 pub(super) fn canonicalize(path: &Path) -> Result<PathUri, FsError> {
@@ -81,6 +86,11 @@ fn create_all_without_symlinks(path: &Path) -> io::Result<()> {
 
 pub(super) fn read(path: &Path) -> Result<Vec<DirectoryEntry>, FsError> {
     let listed = list(path).map_err(|error| FsError::from_io("read", path, error))?;
+    Ok(shown(listed))
+}
+
+/// What a caller sees of the entries of a directory.
+pub(super) fn shown(listed: Vec<Listed>) -> Vec<DirectoryEntry> {
     let shown = listed.into_iter().filter_map(|entry| {
         let target = entry.target.ok()?;
         let file_name = entry.name.to_string_lossy().into_owned();
@@ -88,7 +98,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<DirectoryEntry>, FsError> {
         let [is_directory, is_file] = [Kind::Directory, Kind::File].map(|kind| target == kind);
         Some(DirectoryEntry { file_name, raw_name, is_directory, is_file })
     });
-    Ok(shown.collect())
+    shown.collect()
 }
 
 /// An entry of a directory.

@@ -29,7 +29,12 @@ impl LocalHandle {
             OpenMode::Replace => (open_to_write(&path, true)?, false),
             OpenMode::Update => (open_to_write(&path, false)?, false),
         };
-        Ok(Self { pool, path, readable, file: Mutex::new(Some(Arc::new(file))) })
+        Ok(Self::of(pool, path, file, readable))
+    }
+
+    /// A file that was opened, either to be read or to be written to.
+    pub(super) fn of(pool: Pool, path: PathBuf, file: File, readable: bool) -> Self {
+        Self { pool, path, readable, file: Mutex::new(Some(Arc::new(file))) }
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<File>>> {
@@ -106,7 +111,11 @@ impl Drop for LocalHandle {
 
 fn open_to_write(path: &Path, empty: bool) -> Result<File, FsError> {
     let file = os::open_file(path, Access::WriteOrCreate { mode: NEW_FILE_MODE });
-    let file = file.map_err(|error| FsError::from_io("open", path, error))?;
+    checked_to_write(file.map_err(|error| FsError::from_io("open", path, error))?, path, empty)
+}
+
+/// What was opened to be written to, if it is a regular file; emptied, if that is wanted.
+pub(super) fn checked_to_write(file: File, path: &Path, empty: bool) -> Result<File, FsError> {
     let (look, _) = os::look_at_file(&file).map_err(|error| FsError::from_io("examine", path, error))?;
     if look.kind != Kind::File {
         return Err(FsError::NotAFile { path: path.into() });

@@ -3,6 +3,17 @@
 //! Calls run on the blocking threads of the runtime, a bounded number at a time, those on trees apart from the others; one
 //! on a tree stops when nobody waits for it any more. On Unix systems, where links are not to
 //! be followed, paths are resolved by descriptors, so that what was checked is what is used; on Linux in one system call.
+//!
+//! # Under a sandbox
+//!
+//! [`FileSystem::with_sandbox`] works on Linux. What an intent does not restrict goes straight to the system. For the rest,
+//! each step of a path is asked about, links are read by hand, and what was checked is what is used, so that exchanging
+//! something meanwhile gains nothing; where the kernel has Landlock, the calls run on threads that restrict themselves
+//! besides. Errors are those of the equivalent mounts: what may only be read is a read-only file system, what is denied is a
+//! permission that is denied, and what cannot be seen does not exist.
+//!
+//! It decides by paths. A file that is denied and has another name, by a hard link or a mount, can be reached by that; and
+//! a directory that ignores case has several spellings of a name, of which it knows one.
 
 mod config;
 mod copy;
@@ -12,6 +23,9 @@ mod path;
 mod pool;
 mod read;
 mod remove;
+mod rules;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod tree;
 #[cfg(unix)]
 mod unix;
@@ -28,6 +42,7 @@ use self::unix as os;
 use self::windows as os;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -41,6 +56,7 @@ use super::{
 };
 use crate::error::Unsupported;
 use crate::path_uri::PathUri;
+use crate::sandbox::{SandboxError, SandboxIntent};
 
 /// The files of this machine. See the [module documentation](self). All calls must be made within a tokio runtime with its
 /// I/O and time drivers enabled.
@@ -55,6 +71,8 @@ pub struct LocalFileSystem {
     pool: Pool,
     /// Calls on whole trees have their own threads: they take long, and many of them are not to hold up the others.
     trees: Pool,
+    #[cfg(target_os = "linux")]
+    plans: Arc<sandbox::Plans>,
 }
 
 impl LocalFileSystem {
@@ -62,7 +80,13 @@ impl LocalFileSystem {
     pub fn new(config: LocalFileSystemConfig) -> Self {
         let pool = Pool::new(config.blocking_calls);
         let trees = Pool::new(config.blocking_calls / 4);
-        Self { config, pool, trees }
+        Self {
+            config,
+            pool,
+            trees,
+            #[cfg(target_os = "linux")]
+            plans: Arc::default(),
+        }
     }
 
     /// Waits until no call runs.
@@ -155,4 +179,26 @@ impl FileSystem for LocalFileSystem {
         let parent = self.configured_temp_dir()?;
         self.pool.run(move || directory::create_private(&parent)).await
     }
+
+    fn with_sandbox(self: Arc<Self>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
+        if intent.is_dynamic() && intent.effective_cwd().is_none() {
+            return Err(SandboxError::invalid("it names workspace roots or relative patterns, and has no cwd").into());
+        }
+        sandboxed(self, intent)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sandboxed(fs: Arc<LocalFileSystem>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
+    Ok(sandbox::view(LocalFileSystem::clone(&fs), intent))
+}
+
+/// Only what leaves files alone.
+#[cfg(not(target_os = "linux"))]
+fn sandboxed(fs: Arc<LocalFileSystem>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
+    if !intent.restricts_files() {
+        return Ok(fs);
+    }
+    let cause = "calls about files under a sandbox need Linux";
+    Err(SandboxError::Unavailable { cause: cause.into(), remedy: None }.into())
 }

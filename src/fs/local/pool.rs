@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::fs::FsError;
 
@@ -29,8 +29,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce() -> Result<T, FsError> + Send + 'static,
     {
-        // It is never closed.
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| FsError::Closed)?;
+        let slot = self.slot().await?;
         let done = tokio::task::spawn_blocking(move || {
             let result = call();
             drop(slot);
@@ -48,14 +47,19 @@ impl Pool {
         }
     }
 
+    /// Waits for the turn of one more call, which counts until what this returns is dropped.
+    pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit, FsError> {
+        // It is never closed.
+        Arc::clone(&self.slots).acquire_owned().await.map_err(|_| FsError::Closed)
+    }
+
     /// Runs a call that takes long, such as one on a tree. When the future is dropped, it is told.
     pub(super) async fn run_until_dropped<T, F>(&self, call: F) -> Result<T, FsError>
     where
         T: Send + 'static,
         F: FnOnce(&Wanted) -> Result<T, FsError> + Send + 'static,
     {
-        let wanted = Wanted(Arc::new(AtomicBool::new(true)));
-        let _unwanted_when_dropped = UnwantedWhenDropped(wanted.clone());
+        let (wanted, _unwanted_when_dropped) = wanted();
         self.run(move || {
             wanted.check()?;
             call(&wanted)
@@ -70,6 +74,12 @@ impl Pool {
     }
 }
 
+/// That somebody waits for a call, until the second is dropped.
+pub(super) fn wanted() -> (Wanted, UnwantedWhenDropped) {
+    let wanted = Wanted(Arc::new(AtomicBool::new(true)));
+    (wanted.clone(), UnwantedWhenDropped(wanted))
+}
+
 /// Whether somebody waits for a call.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted(Arc<AtomicBool>);
@@ -81,7 +91,7 @@ impl Wanted {
     }
 }
 
-struct UnwantedWhenDropped(Wanted);
+pub(super) struct UnwantedWhenDropped(Wanted);
 
 impl Drop for UnwantedWhenDropped {
     fn drop(&mut self) {

@@ -12,7 +12,12 @@ use crate::fs::{FsError, Symlinks};
 
 /// Reads a file of at most `limit` bytes.
 pub(super) fn read(path: &Path, symlinks: Symlinks, limit: u64) -> Result<Bytes, FsError> {
-    let (file, facts) = open(path, symlinks)?;
+    read_opened(open_with(path, symlinks, Access::Read)?, path, limit)
+}
+
+/// Reads what was opened, if it is a file of at most `limit` bytes.
+pub(super) fn read_opened(file: File, path: &Path, limit: u64) -> Result<Bytes, FsError> {
+    let (file, facts) = checked(file, path)?;
     let too_large = |size| FsError::TooLarge { path: path.into(), size, limit };
     if facts.size > limit {
         return Err(too_large(Some(facts.size)));
@@ -31,7 +36,11 @@ pub(super) fn read(path: &Path, symlinks: Symlinks, limit: u64) -> Result<Bytes,
 
 /// Opens a regular file.
 pub(super) fn open(path: &Path, symlinks: Symlinks) -> Result<(File, FileFacts), FsError> {
-    let file = open_with(path, symlinks, Access::Read)?;
+    checked(open_with(path, symlinks, Access::Read)?, path)
+}
+
+/// What was opened, if it is a regular file.
+pub(super) fn checked(file: File, path: &Path) -> Result<(File, FileFacts), FsError> {
     let (look, facts) = os::look_at_file(&file).map_err(|error| FsError::from_io("examine", path, error))?;
     if look.kind != Kind::File {
         return Err(FsError::NotAFile { path: path.into() });

@@ -8,6 +8,7 @@ use super::os::{Dir, Kind};
 use super::path::split;
 use super::pool::Wanted;
 use super::read::failure;
+use super::rules::{Free, Rules};
 use super::tree::Tree;
 use crate::fs::{FsError, InvalidFsRequest, RemoveOptions, Symlinks};
 
@@ -28,7 +29,7 @@ fn remove_present(path: &Path, options: RemoveOptions, wanted: &Wanted) -> Resul
     match dir.look(name).map_err(failed)?.kind {
         Kind::Directory if options.recursive => {
             let inside = dir.open_directory(name).map_err(failed)?;
-            empty(Tree::new(path, inside).map_err(failed)?, wanted)?;
+            empty(Tree::new(path, inside).map_err(failed)?, &Free, wanted)?;
             match dir.remove_directory(name) {
                 // Somebody else was faster, when we had begun already.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -43,8 +44,8 @@ fn remove_present(path: &Path, options: RemoveOptions, wanted: &Wanted) -> Resul
     }
 }
 
-/// Removes all that is in a directory, the deepest first.
-fn empty(mut tree: Tree, wanted: &Wanted) -> Result<(), FsError> {
+/// Removes all that is in a directory, the deepest first, as far as the rules allow.
+pub(super) fn empty(mut tree: Tree, rules: &dyn Rules, wanted: &Wanted) -> Result<(), FsError> {
     let failed = |tree: &Tree, error| FsError::from_io("remove", tree.pointed(), error);
     let mut pending = vec![names(&tree)?];
     while let Some(names_here) = pending.last_mut() {
@@ -59,6 +60,7 @@ fn empty(mut tree: Tree, wanted: &Wanted) -> Result<(), FsError> {
             continue;
         };
         tree.point_at(&name);
+        rules.write(tree.pointed()).map_err(|error| failed(&tree, error))?;
         let dir = tree.dir().map_err(|error| failed(&tree, error))?;
         let removed = match dir.look(&name) {
             Ok(look) if look.kind == Kind::Directory => match tree.enter(&name) {
@@ -76,7 +78,7 @@ fn empty(mut tree: Tree, wanted: &Wanted) -> Result<(), FsError> {
     Ok(())
 }
 
-fn names(tree: &Tree) -> Result<Vec<OsString>, FsError> {
+pub(super) fn names(tree: &Tree) -> Result<Vec<OsString>, FsError> {
     let names = tree.dir().and_then(Dir::names);
     names.map_err(|error| FsError::from_io("read", tree.path(), error))
 }

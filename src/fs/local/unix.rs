@@ -11,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
+#[cfg(target_os = "linux")]
+use rustix::fs::{CWD, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::fs::Symlinks;
@@ -96,6 +98,14 @@ pub(super) fn open_file(path: &Path, access: Access) -> io::Result<File> {
     Ok(fd.into())
 }
 
+/// Opens a file to read if no component of its path is a link, in one step where the kernel can.
+#[cfg(target_os = "linux")]
+pub(super) fn open_file_without_symlinks(path: &Path) -> io::Result<File> {
+    let flags = Access::Read.flags();
+    let open = || rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    Ok(retry_on_intr(open)?.into())
+}
+
 /// The permission bits of a new file, less what the process's mask takes away.
 pub(super) const NEW_FILE_MODE: u32 = 0o666;
 
@@ -152,6 +162,32 @@ impl Dir {
             }
         }
         Ok(names)
+    }
+
+    /// The names in it with what each stands for; a link for itself.
+    #[cfg(target_os = "linux")]
+    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, io::Result<Kind>)>> {
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::new(self.open_to_read()?)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            // Most file systems say what an entry is with its name.
+            let kind = match entry.file_type() {
+                FileType::Unknown => self.look(name).map(|look| look.kind),
+                kind => Ok(kind_of_type(kind)),
+            };
+            entries.push((name.to_owned(), kind));
+        }
+        Ok(entries)
+    }
+
+    /// Creates a directory in it that only its owner may enter.
+    #[cfg(target_os = "linux")]
+    pub(super) fn create_private_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.0, name, bits(0o700))?)
     }
 
     /// What a name stands for; a link for itself.
@@ -268,15 +304,19 @@ pub(super) struct FileFacts {
     reason = "the types differ between systems"
 )]
 fn look_at(stat: &Stat) -> Look {
-    let kind = match FileType::from_raw_mode(stat.st_mode as RawMode) {
+    let kind = kind_of_type(FileType::from_raw_mode(stat.st_mode as RawMode));
+    let id = FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 };
+    Look { kind, id, mode: stat.st_mode as u32 & 0o7777 }
+}
+
+fn kind_of_type(kind: FileType) -> Kind {
+    match kind {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Directory,
         FileType::Symlink => Kind::Symlink,
         FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
         _ => Kind::Other,
-    };
-    let id = FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 };
-    Look { kind, id, mode: stat.st_mode as u32 & 0o7777 }
+    }
 }
 
 /// What kind of object an entry of a directory is.

@@ -14,12 +14,15 @@ use crate::path_uri::PathUri;
 
 /// Walks through what lies below a directory.
 pub(super) fn walk(root: &Path, options: WalkOptions, wanted: &Wanted) -> Result<Walk, FsError> {
+    walk_with(&Whole, root, options, wanted)
+}
+
+/// The same of what there is to see.
+pub(super) fn walk_with(view: &dyn View, root: &Path, options: WalkOptions, wanted: &Wanted) -> Result<Walk, FsError> {
     check(options)?;
-    let failed = |error| FsError::from_io("examine", root, error);
-    let is_directory = fs::metadata(root).map_err(failed)?.is_dir();
-    let is_symlink = fs::symlink_metadata(root).map_err(failed)?.is_symlink();
+    let (is_directory, is_symlink) = view.look(root).map_err(|error| FsError::from_io("examine", root, error))?;
     let (walk, skipped, seen) = (Walk::default(), Vec::new(), HashSet::new());
-    let mut walker = Walker { options, wanted, walk, skipped, examined: 0, seen };
+    let mut walker = Walker { view, options, wanted, walk, skipped, examined: 0, seen };
     if is_directory && (options.follow_directory_symlinks || !is_symlink) {
         walker.run(root)?;
     }
@@ -43,7 +46,37 @@ fn leads_nowhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || os::is_link_loop(error)
 }
 
+/// What there is to see.
+pub(super) trait View {
+    /// Whether a path leads to a directory, and whether it is a link itself.
+    fn look(&self, path: &Path) -> io::Result<(bool, bool)>;
+
+    /// The entries of a directory.
+    fn list(&self, directory: &Path) -> io::Result<Vec<Listed>>;
+
+    /// The same path without links.
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
+}
+
+/// All that the system shows.
+struct Whole;
+
+impl View for Whole {
+    fn look(&self, path: &Path) -> io::Result<(bool, bool)> {
+        Ok((fs::metadata(path)?.is_dir(), fs::symlink_metadata(path)?.is_symlink()))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Listed>> {
+        directory::list(directory)
+    }
+
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+}
+
 struct Walker<'a> {
+    view: &'a dyn View,
     options: WalkOptions,
     wanted: &'a Wanted,
     walk: Walk,
@@ -58,7 +91,8 @@ impl Walker<'_> {
     fn run(&mut self, root: &Path) -> Result<(), FsError> {
         let mut queue = VecDeque::from([(root.to_path_buf(), 0)]);
         if self.options.follow_directory_symlinks {
-            self.seen.insert(fs::canonicalize(root).map_err(|error| FsError::from_io("resolve", root, error))?);
+            let canonical = self.view.canonicalize(root);
+            self.seen.insert(canonical.map_err(|error| FsError::from_io("resolve", root, error))?);
         }
         let mut entered = 0;
         while let Some((directory, depth)) = queue.pop_front() {
@@ -67,7 +101,7 @@ impl Walker<'_> {
                 return Ok(());
             }
             entered += 1;
-            let mut listed = match directory::list(&directory) {
+            let mut listed = match self.view.list(&directory) {
                 Ok(listed) => listed,
                 Err(error) => {
                     self.fail(&directory, &error)?;
@@ -133,7 +167,7 @@ impl Walker<'_> {
         if !self.options.follow_directory_symlinks {
             return Ok(true);
         }
-        match fs::canonicalize(path) {
+        match self.view.canonicalize(path) {
             Ok(canonical) => {
                 let first = self.seen.insert(canonical);
                 if !first {

@@ -13,20 +13,41 @@ use crate::fs::{FsError, Symlinks, WriteOptions};
 /// Creates a file, or replaces its content.
 pub(super) fn write(path: &Path, data: &[u8], options: WriteOptions) -> Result<(), FsError> {
     let WriteOptions { symlinks, fsync, .. } = options;
-    (Writer { path, content: Content::Bytes(data), inside: None, symlinks, fsync }).run()
+    (Writer { path, content: Content::Bytes(data), at: At::Path, symlinks, fsync }).run()
 }
 
-/// Copies the content and the permission bits of a regular file to a path, whose links are followed; or to a name in a
-/// directory within a tree, where it never goes through a link, which could lead out of it.
-pub(super) fn copy(
-    from: &File,
-    look: Look,
-    facts: FileFacts,
-    path: &Path,
-    inside: Option<(&Dir, &OsStr)>,
-) -> Result<(), FsError> {
+/// The same where it is known already what the path leads to.
+#[cfg(target_os = "linux")]
+pub(super) fn write_at(site: Site<'_>, path: &Path, data: &[u8], options: WriteOptions) -> Result<(), FsError> {
+    let WriteOptions { symlinks, fsync, .. } = options;
+    (Writer { path, content: Content::Bytes(data), at: At::Site(site), symlinks, fsync }).run()
+}
+
+/// What a path leads to, as it was found: a name in a directory that is no link.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) dir: &'a Dir,
+    pub(super) name: &'a OsStr,
+    /// Whether other files may be made beside it.
+    pub(super) beside: bool,
+}
+
+/// Where a file is.
+#[derive(Clone, Copy)]
+pub(super) enum At<'a> {
+    /// Where its path leads.
+    Path,
+    /// At a name within a tree, where no link is ever gone through, since it could lead out of it.
+    Tree(&'a Dir, &'a OsStr),
+    /// At what its path was found to lead to.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only calls under a sandbox know it before"))]
+    Site(Site<'a>),
+}
+
+/// Copies the content and the permission bits of a regular file.
+pub(super) fn copy(from: &File, look: Look, facts: FileFacts, path: &Path, at: At<'_>) -> Result<(), FsError> {
     let content = Content::File { from, look, facts };
-    (Writer { path, content, inside, symlinks: Symlinks::Follow, fsync: false }).run()
+    (Writer { path, content, at, symlinks: Symlinks::Follow, fsync: false }).run()
 }
 
 /// A file that appears and vanishes, or has another place, whenever it is looked at is given up after so many times.
@@ -81,7 +102,7 @@ impl Content<'_> {
 struct Writer<'a> {
     path: &'a Path,
     content: Content<'a>,
-    inside: Option<(&'a Dir, &'a OsStr)>,
+    at: At<'a>,
     symlinks: Symlinks,
     fsync: bool,
 }
@@ -115,9 +136,11 @@ impl Writer<'_> {
     }
 
     fn open_old(self) -> Result<File, FsError> {
-        match self.inside {
-            Some((dir, name)) => dir.open_file(name, Access::Write).map_err(|error| self.failed("open", error)),
-            None => open_with(self.path, self.symlinks, Access::Write),
+        match self.at {
+            At::Tree(dir, name) | At::Site(Site { dir, name, .. }) => {
+                dir.open_file(name, Access::Write).map_err(|error| self.failed("open", error))
+            }
+            At::Path => open_with(self.path, self.symlinks, Access::Write),
         }
     }
 
@@ -137,9 +160,10 @@ impl Writer<'_> {
         }
         // All names of a file show the new content: it must remain the same file.
         if facts.links == 1 {
-            let replaced = match self.inside {
-                Some((dir, name)) => self.replace(dir, name, &old, &look)?,
-                None => match self.target() {
+            let replaced = match self.at {
+                At::Site(Site { beside: false, .. }) => Replaced::No,
+                At::Tree(dir, name) | At::Site(Site { dir, name, .. }) => self.replace(dir, name, &old, &look)?,
+                At::Path => match self.target() {
                     Ok(Target { dir, name, followed }) => match self.replace(&dir, &name, &old, &look)? {
                         // A file that is reached by other means than names, as through a link of procfs, has no place.
                         Replaced::Moved(_) if followed && os::id_of(self.path).is_ok_and(|id| id == look.id) => {
@@ -201,30 +225,35 @@ impl Writer<'_> {
 
     /// Creates a file. `AlreadyExists` if one appeared meanwhile.
     fn new_file(self) -> Result<(), FsError> {
-        if let Some((dir, name)) = self.inside {
-            return self.directly(dir, name);
+        match self.at {
+            At::Tree(dir, name) | At::Site(Site { dir, name, beside: false }) => self.directly(dir, name),
+            At::Site(Site { dir, name, beside: true }) => self.beside(dir, name),
+            At::Path => match self.target()? {
+                Target { followed: true, .. } => self.through_link(),
+                Target { dir, name, .. } => self.beside(&dir, &name),
+            },
         }
-        let Target { dir, name, followed } = self.target()?;
-        if followed {
-            return self.through_link();
-        }
-        let names = self.names_to_sync(&dir)?;
+    }
+
+    /// Creates a file under another name in its directory, so that it has its content when it has its name.
+    fn beside(self, dir: &Dir, name: &OsStr) -> Result<(), FsError> {
+        let names = self.names_to_sync(dir)?;
         // The system adds what its mask and the directory's default lists say.
-        let (temporary, file) = match Temporary::create(&dir, self.content.new_file_mode()) {
+        let (temporary, file) = match Temporary::create(dir, self.content.new_file_mode()) {
             Ok(created) => created,
             Err(error) if is_shortage(&error) => return Err(self.failed("create", error)),
             // It may be allowed for this very name.
-            Err(_) => return self.directly(&dir, &name),
+            Err(_) => return self.directly(dir, name),
         };
         self.fill(&file)?;
         self.sync(&file)?;
         self.close(file)?;
-        match dir.rename_new(&temporary.name, &name) {
+        match dir.rename_new(&temporary.name, name) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(self.failed("create", error)),
             Err(_) => {
                 drop(temporary);
-                return self.directly(&dir, &name);
+                return self.directly(dir, name);
             }
         }
         temporary.keep();
@@ -340,9 +369,10 @@ impl Writer<'_> {
     }
 
     fn failed(self, op: &'static str, error: io::Error) -> FsError {
-        match self.inside {
-            Some(_) => failure_inside(op, self.path, error),
-            None => failure(op, self.path, self.symlinks, error),
+        match self.at {
+            At::Tree(..) => failure_inside(op, self.path, error),
+            At::Site(_) => FsError::from_io(op, self.path, error),
+            At::Path => failure(op, self.path, self.symlinks, error),
         }
     }
 }

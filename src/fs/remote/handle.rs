@@ -34,6 +34,7 @@ impl RemoteFileSystem {
             OpenMode::Update => (fs::OpenMode::Replace, true),
         };
         require(wire_mode == fs::OpenMode::Read || peer.has("fileWriteStreaming"), "writing to an open file")?;
+        require(self.sandbox.is_none() || peer.has("sandboxedFileStreaming"), "an open file under a sandbox")?;
         require(!keep_content || peer.features.fs, "opening a file for writing without emptying it")?;
         self.open_as(path, wire_mode, keep_content.then_some(OpenExtension { keep_content }), &peer).await
     }
@@ -46,7 +47,8 @@ impl RemoteFileSystem {
         peer: &Peer,
     ) -> Result<RemoteFile, FsError> {
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let params = OpenParams { handle_id: id.clone(), path: uri(&path, peer)?, mode, sandbox: None, longarm };
+        let params =
+            OpenParams { handle_id: id.clone(), path: uri(&path, peer)?, mode, sandbox: self.sandbox.clone(), longarm };
         let asked = Asked::new(method::OpenFile::NAME, path.clone());
         // Made before the answer is there, so that the peer's file is closed also when nobody waits any more.
         let mut file = RemoteFile { remote: self.remote.clone(), id, path, on: None, closed: AtomicBool::new(false) };

@@ -11,6 +11,7 @@
 //! | a recursive removal that refuses links | `Unsupported`, before anything is sent |
 //! | a whole file | its size is asked for first, since the peer knows no limit |
 //! | a name that is not Unicode | comes with replacement characters, and says so ([`DirectoryEntry::is_lossy`]) |
+//! | blocks under a sandbox | `Unsupported`, if the peer does not announce `sandboxedFileStreaming` |
 //! | an error | its path is the one that was asked for, also where the peer means another one |
 
 mod handle;
@@ -31,9 +32,11 @@ use crate::core::session::{Answer, ConnectionState, Failure, LinkId};
 use crate::error::{Sent, Unsupported};
 use crate::info::{EnvironmentInfo, Features};
 use crate::path_uri::{NativePath, PathConvention, PathUri};
+use crate::sandbox::{SandboxError, SandboxIntent};
 use crate::wire::codec::hot;
 use crate::wire::fs_error::{self, Asked};
 use crate::wire::method::{self, Method, NoParams};
+use crate::wire::process::RawObject;
 use crate::wire::{Base64, RequestId, follow_symlinks, fs};
 
 /// The files of the place behind a [`Remote`].
@@ -43,6 +46,8 @@ pub(crate) struct RemoteFileSystem {
     peer: Arc<OnceLock<Arc<Peer>>>,
     /// Whether a call on a connection that is not made yet fails.
     fail_fast: bool,
+    /// What every call carries.
+    sandbox: Option<RawObject>,
 }
 
 /// What the peer is.
@@ -66,7 +71,7 @@ impl Peer {
 
 impl RemoteFileSystem {
     pub(crate) fn new(remote: Remote) -> Self {
-        Self { remote, peer: Arc::default(), fail_fast: false }
+        Self { remote, peer: Arc::default(), fail_fast: false, sandbox: None }
     }
 
     /// The connection without which a call is not made: one that fails fast waits for none.
@@ -151,7 +156,7 @@ impl FileSystem for RemoteFileSystem {
             path: uri(&path, &peer)?,
             data_base64: fs::LateBase64(Ok(Base64(data))),
             follow_symlinks: follow_symlinks(options.symlinks),
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
             longarm: options.fsync.then_some(fs::WriteFileExtension { fsync: true }),
         };
         let asked = Asked { symlinks: options.symlinks, ..Asked::new(method::WriteFile::NAME, path) };
@@ -172,7 +177,7 @@ impl FileSystem for RemoteFileSystem {
             path: uri(&path, &peer)?,
             recursive: Some(options.recursive),
             follow_symlinks: follow_symlinks(options.symlinks),
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
         };
         let asked = Asked { symlinks: options.symlinks, ..Asked::new(method::CreateDirectory::NAME, path) };
         self.call::<method::CreateDirectory>(&asked, params).await.map(drop)
@@ -183,7 +188,7 @@ impl FileSystem for RemoteFileSystem {
         let params = fs::GetMetadataParams {
             path: uri(&path, &peer)?,
             follow_symlinks: follow_symlinks(symlinks),
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
         };
         let asked = Asked { symlinks, ..Asked::new(method::GetMetadata::NAME, path) };
         self.call::<method::GetMetadata>(&asked, params).await.map(Into::into)
@@ -191,7 +196,7 @@ impl FileSystem for RemoteFileSystem {
 
     async fn canonicalize(&self, path: RequestPath) -> Result<PathUri, FsError> {
         let peer = self.peer().await?;
-        let params = fs::PathParams { path: uri(&path, &peer)?, sandbox: None };
+        let params = fs::PathParams { path: uri(&path, &peer)?, sandbox: self.sandbox.clone() };
         let asked = Asked::new(method::Canonicalize::NAME, path);
         self.call::<method::Canonicalize>(&asked, params).await.map(|result| result.path)
     }
@@ -199,7 +204,7 @@ impl FileSystem for RemoteFileSystem {
     async fn read_directory(&self, path: RequestPath) -> Result<Vec<DirectoryEntry>, FsError> {
         let peer = self.peer().await?;
         let directory = uri(&path, &peer)?;
-        let params = fs::PathParams { path: directory.clone(), sandbox: None };
+        let params = fs::PathParams { path: directory.clone(), sandbox: self.sandbox.clone() };
         let asked = Asked::new(method::ReadDirectory::NAME, path);
         let result = self.call::<method::ReadDirectory>(&asked, params).await?;
         let convention = peer.convention(&directory);
@@ -210,7 +215,7 @@ impl FileSystem for RemoteFileSystem {
     async fn walk(&self, path: RequestPath, options: WalkOptions) -> Result<Walk, FsError> {
         let peer = self.peer().await?;
         let root = uri(&path, &peer)?;
-        let params = fs::WalkParams { path: root.clone(), options: options.into(), sandbox: None };
+        let params = fs::WalkParams { path: root.clone(), options: options.into(), sandbox: self.sandbox.clone() };
         let result = self.call::<method::Walk>(&Asked::new(method::Walk::NAME, path), params).await?;
         let walk = result.into_walk(&root, peer.convention(&root));
         walk.map_err(|reason| bad_result(method::Walk::NAME, reason))
@@ -225,7 +230,7 @@ impl FileSystem for RemoteFileSystem {
             recursive: Some(options.recursive),
             force: Some(options.force),
             follow_symlinks: follow_symlinks(options.symlinks),
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
         };
         let asked = Asked { symlinks: options.symlinks, ..Asked::new(method::Remove::NAME, path) };
         self.call::<method::Remove>(&asked, params).await.map(drop)
@@ -237,7 +242,7 @@ impl FileSystem for RemoteFileSystem {
             source_path: uri(&source, &peer)?,
             destination_path: uri(&destination, &peer)?,
             recursive: options.recursive,
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
         };
         let asked = Asked { destination: Some(destination), ..Asked::new(method::Copy::NAME, source) };
         self.call::<method::Copy>(&asked, params).await.map(drop)
@@ -253,10 +258,10 @@ impl FileSystem for RemoteFileSystem {
         // A path that the place cannot have is one that it cannot watch.
         let Ok(missing) = missing.iter().map(|path| uri(path, &peer)).collect() else { return Ok(None) };
         let Ok(present) = present.map(|path| uri(&path, &peer)).transpose() else { return Ok(None) };
-        let wanted = Wanted { missing, present };
+        let wanted = Wanted { missing, present, sandbox: self.sandbox.clone() };
         let asked = Asked::new(method::WatchMissing::NAME, first);
-        let ask = |watch_id, Wanted { missing, present }| {
-            let params = fs::WatchMissingParams { watch_id, missing, present, sandbox: None };
+        let ask = |watch_id, Wanted { missing, present, sandbox }| {
+            let params = fs::WatchMissingParams { watch_id, missing, present, sandbox };
             let asked = &asked;
             async move {
                 // A watch belongs to its connection, so that none is made over the next one for nobody.
@@ -289,8 +294,21 @@ impl FileSystem for RemoteFileSystem {
     async fn private_directory(&self) -> Result<PathUri, FsError> {
         let peer = self.peer().await?;
         require(peer.features.fs, "a private directory")?;
+        // The method has no such member.
+        require(self.sandbox.is_none(), "a private directory under a sandbox")?;
         let asked = Asked::new(method::PrivateDirectory::NAME, "".into());
         self.call::<method::PrivateDirectory>(&asked, NoParams).await.map(|result| result.path)
+    }
+
+    fn with_sandbox(self: Arc<Self>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
+        if self.sandbox.is_some() {
+            return Err(SandboxError::invalid(
+                "these files are under a sandbox already; begin with those of the place",
+            )
+            .into());
+        }
+        let sandbox = RawObject::from_json(&intent.to_json()).map_err(SandboxError::invalid)?;
+        Ok(Arc::new(Self { sandbox: Some(sandbox), ..Self::clone(&self) }))
     }
 
     fn fail_fast(&self) -> Option<Arc<dyn FileSystem>> {

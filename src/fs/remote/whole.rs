@@ -64,7 +64,7 @@ impl RemoteFileSystem {
         let params = ReadFileParams {
             path: uri(path, peer)?,
             follow_symlinks: follow_symlinks(symlinks),
-            sandbox: None,
+            sandbox: self.sandbox.clone(),
             longarm: max_bytes.map(|max_bytes| ReadFileExtension { max_bytes: Some(max_bytes) }),
         };
         let encode = move |id: &RequestId| codec::encode_request::<method::ReadFile>(id, &params);

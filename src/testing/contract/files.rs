@@ -5,6 +5,7 @@ use crate::fs::{
     MAX_BLOCK_BYTES, OpenMode, ReadOptions, RemoveOptions, RequestPath, Symlinks, WalkKind, WalkOptions, WriteOptions,
 };
 use crate::path_uri::PathUri;
+use crate::sandbox::SandboxIntent;
 
 use super::context::Context;
 
@@ -27,6 +28,8 @@ cases! {"files":
     a_canonical_path_has_no_links [Files, Symlinks],
     a_watch_fires_when_a_missing_path_appears [Files, FileWatches],
     a_private_directory_is_fresh [Files, FileExtensions],
+    what_an_intent_does_not_allow_is_left_alone [Files, SandboxedFiles],
+    what_an_intent_denies_is_read_by_no_call [Files, SandboxedFiles],
 }
 
 fn files(cx: &Context) -> std::sync::Arc<dyn FileSystem> {
@@ -316,4 +319,59 @@ async fn a_private_directory_is_fresh(cx: Context) {
         assert!(uri.starts_with(&fs.temp_dir().await.unwrap()));
         fs.remove(uri.into(), RemoveOptions::new().recursive(false).force(false)).await.unwrap();
     }
+}
+
+async fn what_an_intent_does_not_allow_is_left_alone(cx: Context) {
+    let free = files(&cx);
+    for name in ["root", "other"] {
+        free.create_directory(at(&cx, name), CreateDirectoryOptions::new()).await.unwrap();
+        free.write(at(&cx, &format!("{name}/file")), "kept".into(), WriteOptions::new()).await.unwrap();
+    }
+    let canonical = free.canonicalize(at(&cx, "root")).await.unwrap();
+    let fs = std::sync::Arc::clone(&free).with_sandbox(SandboxIntent::read_only().write(canonical)).unwrap();
+    let read = |name: &str| fs.read(at(&cx, name), ReadOptions::new());
+    let write = |name: &str| fs.write(at(&cx, name), "new".into(), WriteOptions::new());
+    assert_eq!(read("other/file").await.unwrap(), "kept");
+    write("root/file").await.unwrap();
+    write("root/new").await.unwrap();
+    assert_eq!(read("root/file").await.unwrap(), "new");
+    let refused = [
+        write("other/file").await,
+        write("other/new").await,
+        fs.create_directory(at(&cx, "other/new"), CreateDirectoryOptions::new()).await,
+        fs.remove(at(&cx, "other/file"), RemoveOptions::new()).await,
+        fs.remove(at(&cx, "other"), RemoveOptions::new()).await,
+        fs.copy(at(&cx, "root/file"), at(&cx, "other/new"), CopyOptions::new()).await,
+    ];
+    for (call, result) in refused.into_iter().enumerate() {
+        assert!(
+            matches!(result, Err(FsError::Os { .. } | FsError::PermissionDenied { .. })),
+            "call {call}: {result:?}"
+        );
+    }
+    assert_eq!(std::fs::read(cx.dir().join("other/file")).unwrap(), b"kept");
+    assert_eq!(std::fs::read_dir(cx.dir().join("other")).unwrap().count(), 1);
+    // The other view is as free as before.
+    free.write(at(&cx, "other/new"), "new".into(), WriteOptions::new()).await.unwrap();
+}
+
+async fn what_an_intent_denies_is_read_by_no_call(cx: Context) {
+    let free = files(&cx);
+    free.create_directory(at(&cx, "secret"), CreateDirectoryOptions::new()).await.unwrap();
+    free.write(at(&cx, "secret/file"), "secret".into(), WriteOptions::new()).await.unwrap();
+    let root = free.canonicalize(cx.dir().into()).await.unwrap();
+    let secret = free.canonicalize(at(&cx, "secret")).await.unwrap();
+    let fs = std::sync::Arc::clone(&free).with_sandbox(SandboxIntent::read_only().write(root).deny(secret)).unwrap();
+    let refused = [
+        fs.read(at(&cx, "secret/file"), ReadOptions::new()).await.map(drop),
+        fs.read_directory(at(&cx, "secret")).await.map(drop),
+        fs.write(at(&cx, "secret/file"), "new".into(), WriteOptions::new()).await,
+        fs.copy(at(&cx, "secret/file"), at(&cx, "copied"), CopyOptions::new()).await,
+        fs.copy(at(&cx, "secret"), at(&cx, "copied"), CopyOptions::new().recursive(true)).await,
+    ];
+    for (call, result) in refused.into_iter().enumerate() {
+        assert!(matches!(result, Err(FsError::PermissionDenied { .. })), "call {call}: {result:?}");
+    }
+    assert!(!cx.dir().join("copied").exists());
+    assert_eq!(std::fs::read(cx.dir().join("secret/file")).unwrap(), b"secret");
 }

@@ -104,6 +104,8 @@ pub enum Need {
     SafeFiles,
     /// Watches for missing paths.
     FileWatches,
+    /// Calls about files under an intent.
+    SandboxedFiles,
     /// Symbolic links, which any user may make.
     Symlinks,
     /// HTTP requests.

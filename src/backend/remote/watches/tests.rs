@@ -6,7 +6,7 @@ use super::*;
 
 fn wanted(missing: &[&str], present: Option<&str>) -> Wanted {
     let uri = |text: &&str| PathUri::parse(&format!("file://{text}")).unwrap();
-    Wanted { missing: missing.iter().map(uri).collect(), present: present.as_ref().map(uri) }
+    Wanted { missing: missing.iter().map(uri).collect(), present: present.as_ref().map(uri), sandbox: None }
 }
 
 /// A peer that answers as it is told, and remembers what it was asked.

@@ -11,7 +11,7 @@ impl Rig {
     fn job(&mut self, method: &str, params: Value) -> (i64, Ticket, FileJob) {
         let id = self.ask(method, params);
         match self.actions.pop_back() {
-            Some(Action::File { ticket, job }) => (id, ticket, job),
+            Some(Action::File { ticket, job, .. }) => (id, ticket, job),
             other => panic!("{other:?} instead of a job; {:?}", self.out()),
         }
     }
@@ -48,7 +48,7 @@ fn not_found() -> FsError {
 }
 
 #[test]
-fn a_sandbox_is_refused_and_never_ignored() {
+fn a_sandbox_goes_with_the_job_and_is_never_ignored() {
     for extended in [false, true] {
         let mut rig = Rig::with(|config| config.max_file_jobs = usize::MAX);
         rig.attach(extended);
@@ -73,18 +73,25 @@ fn a_sandbox_is_refused_and_never_ignored() {
         ] {
             let mut sandboxed = params.clone();
             sandboxed["sandbox"] = json!({});
-            let answer = rig.call(method, sandboxed);
-            assert_eq!(answer["error"]["code"], -32602, "{method}");
-            assert_eq!(answer["error"]["data"]["kind"], "sandboxUnavailable", "{method}");
-            assert_eq!(answer["error"]["data"]["longarm"]["kind"] == "sandboxUnsupported", extended, "{method}");
+            assert_eq!(rig.refusal(method, sandboxed.clone()).0, -32602, "{method}");
+            sandboxed["sandbox"] = json!({"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled"});
+            rig.ask(method, sandboxed);
+            let action = rig.actions.pop_back();
+            let Some(Action::File { sandbox: Some(intent), ticket, .. }) = action else {
+                panic!("{method}: {action:?}")
+            };
+            assert!(!intent.restricts_files());
+            rig.done(ticket, Err(not_found()));
+            rig.out();
             let mut wrong = params.clone();
             wrong["sandbox"] = json!(true);
             assert_eq!(rig.refusal(method, wrong).0, -32602, "{method}");
             assert!(rig.actions.is_empty(), "{method}");
             let mut null = params;
             null["sandbox"] = Value::Null;
+            null["watchId"] = json!(2);
             rig.ask(method, null);
-            assert!(matches!(rig.actions.pop_back(), Some(Action::File { .. })), "{method}");
+            assert!(matches!(rig.actions.pop_back(), Some(Action::File { sandbox: None, .. })), "{method}");
         }
     }
 }
@@ -106,18 +113,20 @@ fn requests_of_one_handle_go_one_after_another_and_others_do_not_wait() {
 
     rig.done(ticket, Ok(FileResult::Opened(file)));
     assert_eq!(names(&rig.out()), [open.to_string()]);
-    let Some(Action::File { ticket, job: FileJob::WriteBlock { data, .. } }) = rig.actions.pop_back() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::WriteBlock { data, .. }, .. }) = rig.actions.pop_back() else {
+        panic!()
+    };
     assert_eq!(data, "hi");
     rig.done(ticket, Ok(FileResult::Done));
-    let Some(Action::File { ticket, job: FileJob::ReadBlock { .. } }) = rig.actions.pop_back() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::ReadBlock { .. }, .. }) = rig.actions.pop_back() else { panic!() };
     rig.done(ticket, Ok(FileResult::Block(Block::new("hi".into(), true))));
-    let Some(Action::File { ticket, job: FileJob::Close { .. } }) = rig.actions.pop_back() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Close { .. }, .. }) = rig.actions.pop_back() else { panic!() };
     rig.done(ticket, Ok(FileResult::Done));
     let answers = rig.out();
     assert_eq!(names(&answers), [write, read, close, after].map(|id| id.to_string()));
     assert_eq!(answers[1]["result"], json!({"chunk": "aGk=", "eof": true}));
     assert_eq!(answers[3]["error"], json!({"code": -32004, "message": "unknown file handle `h`"}));
-    let Some(Action::File { ticket, job: FileJob::Open { file, .. } }) = rig.actions.pop_back() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Open { file, .. }, .. }) = rig.actions.pop_back() else { panic!() };
     rig.done(ticket, Ok(FileResult::Opened(file)));
     assert_eq!(names(&rig.out()), [again.to_string()]);
 }
@@ -316,18 +325,22 @@ fn a_whole_file_counts_as_all_that_it_may_bring() {
     assert!(rig.actions.is_empty());
     assert_eq!(names(&rig.out()), [block.to_string()]);
     rig.collect();
-    let Some(Action::File { ticket, job: FileJob::Read { options, .. } }) = rig.actions.pop_front() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Read { options, .. }, .. }) = rig.actions.pop_front() else {
+        panic!()
+    };
     assert_eq!(options.max_bytes, Some(9 << 20));
     assert!(rig.actions.is_empty());
     // It has grown again.
     rig.done(ticket, Err(too_large(None, 9 << 20)));
-    let Some(Action::File { ticket, job: FileJob::Read { options, .. } }) = rig.actions.pop_front() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Read { options, .. }, .. }) = rig.actions.pop_front() else {
+        panic!()
+    };
     assert_eq!(options.max_bytes, Some(20 << 20));
     rig.done(ticket, Ok(FileResult::Bytes(vec![0; 10 << 20].into())));
     assert!(rig.actions.is_empty(), "it counts until it leaves");
     assert_eq!(names(&rig.out()), [first.to_string()]);
     rig.collect();
-    let Some(Action::File { ticket, job: FileJob::Read { .. } }) = rig.actions.pop_front() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Read { .. }, .. }) = rig.actions.pop_front() else { panic!() };
     rig.done(ticket, Err(too_large(Some(21 << 20), 2 << 20)));
     let answers = rig.out();
     assert_eq!(names(&answers), [later.to_string()]);
@@ -389,7 +402,9 @@ fn one_client_has_a_bounded_number_of_jobs_under_way() {
     rig.ask("fs/watchMissing", watch(2));
     assert!(rig.actions.is_empty(), "all places are taken, one of them by a watch that nobody wants any more");
     rig.done(former, Ok(FileResult::Watching(true)));
-    let Some(Action::File { ticket, job: FileJob::Canonicalize { .. } }) = rig.actions.pop_front() else { panic!() };
+    let Some(Action::File { ticket, job: FileJob::Canonicalize { .. }, .. }) = rig.actions.pop_front() else {
+        panic!()
+    };
     assert!(rig.actions.is_empty());
     rig.done(ticket, Err(not_found()));
     let Some(Action::File { job: FileJob::Watch { watch: 2, .. }, .. }) = rig.actions.pop_front() else { panic!() };

@@ -350,8 +350,7 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
     let plain = json!({"version": 1, "features": ["credits", "list"]});
     let without_files = json!({"environmentConfigRead": true, "longarm": plain});
     assert_eq!(offered(Features::default(), false, false), without_files);
-    let with_files =
-        json!({"environmentConfigRead": true, "fsWatchMissing": true, "fileWriteStreaming": true, "longarm": plain});
+    let with_files = json!({"environmentConfigRead": true, "fsWatchMissing": true, "fileWriteStreaming": true, "sandboxedFileStreaming": true, "longarm": plain});
     assert_eq!(offered(Features::default(), true, false), with_files);
     let with_http = json!({"version": 1, "features": ["credits", "list", "http"]});
     let with_http = json!({"environmentConfigRead": true, "httpHeaderEnvVars": true, "longarm": with_http});

@@ -69,7 +69,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         // A child that is being made may have the descriptor for a moment, and with it the lock.
-        drop(rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock));
+        let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
         // Whoever drops it with something still written down leaves that to the next start.
         if self.file.metadata().is_ok_and(|found| found.len() == 0) {
             drop(fs::remove_file(&self.path));

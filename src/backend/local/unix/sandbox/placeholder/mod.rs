@@ -104,7 +104,7 @@ impl Placeholders {
                 drop(fs::remove_file(&path));
             }
             // Not only when it is closed: a child that is being made may have it open for a moment.
-            drop(rustix::fs::flock(&file, FlockOperation::NonBlockingUnlock));
+            let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingUnlock);
         }
     }
 
@@ -330,7 +330,7 @@ fn lock(open: &OwnedFd) -> io::Result<()> {
 /// Gives a lock up. A child that is being made may have the descriptor for a moment, and with it the lock.
 fn unlock(open: &OwnedFd) {
     // There is nothing to be done about a lock that cannot be given up.
-    drop(rustix::fs::flock(open, FlockOperation::NonBlockingUnlock));
+    let _ = rustix::fs::flock(open, FlockOperation::NonBlockingUnlock);
 }
 
 /// Removes a directory if it is this one and empty. True unless it should be tried again some day.

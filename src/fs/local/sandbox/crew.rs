@@ -1,0 +1,157 @@
+//! Threads that have put the second wall on themselves, and so can serve one plan only.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::super::pool::Pool;
+use super::landlock::{Ruleset, Wall};
+use crate::fs::FsError;
+use crate::sandbox::SandboxError;
+
+/// The threads of one plan. They are made as they are needed, and end when they are not for a while, or nobody has the
+/// crew any more.
+#[derive(Debug)]
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// None on a machine without a second wall.
+    ruleset: Option<Ruleset>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+/// What a thread does, once it knows whether it stands behind the wall.
+type Job = Box<dyn FnOnce(Result<(), Arc<io::Error>>) + Send>;
+
+impl Crew {
+    /// A crew behind this wall, of at most so many threads.
+    pub(super) fn new(wall: &Wall, most: usize) -> io::Result<Self> {
+        let shared = Shared { ruleset: wall.build()?, state: Mutex::default(), wake: Condvar::new() };
+        Ok(Self { shared: Arc::new(shared), most: most.max(1) })
+    }
+
+    /// Runs a call on one of its threads. It counts as one of the pool's.
+    pub(super) async fn run<T, F>(&self, pool: &Pool, call: F) -> Result<T, FsError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, FsError> + Send + 'static,
+    {
+        let slot = pool.slot().await?;
+        let (tell, told) = oneshot::channel();
+        self.submit(Box::new(move |wall| {
+            let result = match wall {
+                Ok(()) => call(),
+                Err(error) => Err(cannot_restrict(&error).into()),
+            };
+            drop(slot);
+            // Nobody may wait any more.
+            drop(tell.send(result));
+        }))
+        .map_err(|error| cannot_restrict(&error))?;
+        told.await.unwrap_or_else(|_| {
+            let source = io::Error::other("the call panicked");
+            Err(FsError::Os { op: "use", path: "".into(), source: Arc::new(source) })
+        })
+    }
+
+    fn submit(&self, job: Job) -> io::Result<()> {
+        let mut state = self.shared.state();
+        state.jobs.push_back(job);
+        if state.idle < state.jobs.len() && state.threads < self.most {
+            state.threads += 1;
+            drop(state);
+            let shared = Arc::clone(&self.shared);
+            let spawned = std::thread::Builder::new().name("longarm-files".into()).spawn(move || shared.work());
+            if let Err(error) = spawned {
+                let mut state = self.shared.state();
+                state.threads -= 1;
+                // Another thread will do it, if there is one.
+                if state.threads == 0 {
+                    state.jobs.clear();
+                    return Err(error);
+                }
+            }
+            return Ok(());
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let wall = self.ruleset.as_ref().map_or(Ok(()), Ruleset::restrict_this_thread).map_err(Arc::new);
+        while let Some(job) = self.next() {
+            // One call is not to end whoever made others; who waits for it hears that it is gone.
+            drop(catch_unwind(AssertUnwindSafe(|| job(wall.clone()))));
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle += 1;
+            let (woken, timed_out) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timed_out.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("threads", &self.threads).field("idle", &self.idle).finish_non_exhaustive()
+    }
+}
+
+fn cannot_restrict(error: &io::Error) -> SandboxError {
+    SandboxError::unavailable(
+        format!("a thread of the executor cannot restrict itself: {error}"),
+        "see how many threads the executor may have, and how many sandboxes it runs in itself",
+    )
+}
+
+/// How long a thread waits for something to do. 10 s.
+const IDLE: Duration = Duration::from_secs(10);

@@ -1,0 +1,223 @@
+//! Intents bound to this machine's paths, and whether that still holds.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::super::LocalFileSystemConfig;
+use super::crew::Crew;
+use super::guard::Guard;
+use super::landlock::Wall;
+use crate::sandbox::{
+    Access, Bound, Class, Facts, Found, HostPaths, PathIdentity, Platform, SandboxError, SandboxIntent, Seen,
+};
+
+/// An intent that was bound.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) guard: Guard,
+    /// What binding was based on.
+    looks: Vec<(PathBuf, Look)>,
+    /// That part of it by which it is decided what can be read.
+    reading: Vec<usize>,
+    /// None where the class needs none.
+    pub(super) crew: Option<Arc<Crew>>,
+}
+
+/// For what a plan must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Read,
+    Change,
+}
+
+impl Plan {
+    pub(super) fn class(&self) -> Class {
+        self.guard.bound().class
+    }
+
+    /// Whether the system may decide alone.
+    pub(super) fn leaves_to_system(&self, purpose: Purpose) -> bool {
+        match self.class() {
+            Class::Nothing | Class::FullWrite => true,
+            Class::FullRead => purpose == Purpose::Read,
+            Class::RestrictedRead => false,
+        }
+    }
+
+    /// Whether binding now would come to the same.
+    pub(super) fn holds(&self, purpose: Purpose) -> bool {
+        let is_same = |(path, look): &(PathBuf, Look)| Look::at(path) == *look;
+        match purpose {
+            Purpose::Read => self.reading.iter().filter_map(|index| self.looks.get(*index)).all(is_same),
+            Purpose::Change => self.looks.iter().all(is_same),
+        }
+    }
+}
+
+/// What is at a path, as far as bindings depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing, or nothing that can be looked at.
+    Nothing,
+    Something {
+        device: u64,
+        inode: u64,
+        owner: u32,
+        kind: u32,
+        target: Option<PathBuf>,
+        /// Inodes are used again.
+        born: Option<SystemTime>,
+        /// Of a file whose content matters.
+        written: Option<(i64, i64)>,
+    },
+}
+
+impl Look {
+    fn at(path: &Path) -> Self {
+        let Ok(found) = path.symlink_metadata() else { return Self::Nothing };
+        let target = found.is_symlink().then(|| path.read_link().unwrap_or_default());
+        let matters = found.is_file() && path.file_name() == Some(OsStr::new(".git"));
+        Self::Something {
+            device: found.dev(),
+            inode: found.ino(),
+            owner: found.uid(),
+            kind: found.mode() & libc::S_IFMT,
+            target,
+            born: found.created().ok(),
+            written: matters.then(|| (found.mtime(), found.mtime_nsec())),
+        }
+    }
+}
+
+/// This machine's paths, with a record of what was looked at.
+#[derive(Default)]
+struct Recording {
+    looks: RefCell<BTreeMap<PathBuf, Look>>,
+}
+
+impl PathIdentity for Recording {
+    fn look(&self, path: &Path) -> io::Result<Seen> {
+        let look = Look::at(path);
+        let seen = HostPaths.look(path);
+        self.looks.borrow_mut().insert(path.into(), look);
+        seen
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<(OsString, Found)>> {
+        HostPaths.list(directory)
+    }
+
+    fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
+        HostPaths.read_start(file, max)
+    }
+
+    fn true_name(&self, path: &Path) -> io::Result<PathBuf> {
+        HostPaths.true_name(path)
+    }
+}
+
+/// The plans and crews of a place's files, as many as are likely to be used again.
+#[derive(Debug, Default)]
+pub(in crate::fs::local) struct Plans {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    plans: VecDeque<(SandboxIntent, Arc<Plan>)>,
+    crews: VecDeque<(CrewKey, Arc<Crew>)>,
+}
+
+/// Rules name objects, not paths: a directory that was made anew needs new ones.
+#[derive(Debug, PartialEq)]
+struct CrewKey {
+    wall: Wall,
+    objects: Vec<Look>,
+}
+
+impl Plans {
+    /// A plan that was made before, which may not hold any more.
+    pub(super) fn known(&self, intent: &SandboxIntent) -> Option<Arc<Plan>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = state.plans.iter().position(|(of, _)| of == intent)?;
+        let plan = state.plans.remove(at)?;
+        let known = Arc::clone(&plan.1);
+        state.plans.push_front(plan);
+        Some(known)
+    }
+
+    /// Makes a plan. May block.
+    pub(super) fn make(
+        &self,
+        intent: &SandboxIntent,
+        config: &LocalFileSystemConfig,
+    ) -> Result<Arc<Plan>, SandboxError> {
+        let recording = Recording::default();
+        let mut facts = Facts::new(Platform::HOST, &recording).uid(Some(rustix::process::geteuid().as_raw()));
+        facts.extra_protected_names = &config.protected_names;
+        if let Some(temp_dir) = &config.temp_dir {
+            facts = facts.temp_dir(temp_dir);
+        }
+        let bound = Arc::new(intent.bind(&facts)?);
+        let looks: Vec<_> = recording.looks.into_inner().into_iter().collect();
+        let reading = reading(&bound, &looks);
+        let crew = match bound.class {
+            Class::Nothing | Class::FullWrite => None,
+            Class::FullRead | Class::RestrictedRead => Some(self.crew(&bound, config.blocking_calls)?),
+        };
+        let plan = Arc::new(Plan { guard: Guard::new(bound), looks, reading, crew });
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.plans.retain(|(of, _)| of != intent);
+        state.plans.push_front((intent.clone(), Arc::clone(&plan)));
+        state.plans.truncate(MOST_PLANS);
+        Ok(plan)
+    }
+
+    /// How many plans and crews are kept.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.plans.len(), state.crews.len())
+    }
+
+    fn crew(&self, bound: &Bound, most: usize) -> Result<Arc<Crew>, SandboxError> {
+        let wall = Wall::of(bound);
+        let objects = wall.paths().map(Look::at).collect();
+        let key = CrewKey { wall, objects };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = state.crews.iter().position(|(of, _)| *of == key).and_then(|at| state.crews.remove(at));
+        let crew = match known {
+            Some((_, crew)) => crew,
+            None => Arc::new(Crew::new(&key.wall, most).map_err(|error| {
+                SandboxError::preparation(format!("the rules for its paths cannot be made: {error}"))
+            })?),
+        };
+        state.crews.push_front((key, Arc::clone(&crew)));
+        state.crews.truncate(MOST_CREWS);
+        Ok(crew)
+    }
+}
+
+/// Which of the looks decide what can be read: those on the way to entries that open or close something to readers.
+fn reading(bound: &Bound, looks: &[(PathBuf, Look)]) -> Vec<usize> {
+    let readable = |access: Option<Access>| access >= Some(Access::Read);
+    let differs = bound.changes().filter(|change| readable(change.above) != readable(Some(change.entry.access)));
+    let ways: Vec<&Path> = differs
+        .flat_map(|change| [change.entry.path.as_path(), change.entry.lexical.as_path()])
+        .chain(bound.globs.iter().map(|glob| glob.base.as_path()))
+        .chain(bound.aliases.iter().map(|alias| alias.link.as_path()))
+        .collect();
+    let matters = |path: &Path| ways.iter().any(|way| way.starts_with(path));
+    looks.iter().enumerate().filter(|(_, (path, _))| matters(path)).map(|(index, _)| index).collect()
+}
+
+/// Each is some kilobytes.
+const MOST_PLANS: usize = 64;
+/// Each may have threads that wait for a while.
+const MOST_CREWS: usize = 16;

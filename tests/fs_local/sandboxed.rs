@@ -1,0 +1,559 @@
+//! Files under an intent: what is allowed, what is refused and how, and that nothing gets around it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longarm::fs::{
+    CopyOptions, CreateDirectoryOptions, FileSystem, FsError, OpenMode, ReadOptions, RemoveOptions, Symlinks, WalkKind,
+    WalkOptions, WriteOptions,
+};
+use longarm::path_uri::PathUri;
+use longarm::sandbox::{Access, Entry, SandboxError, SandboxIntent};
+
+use crate::place::place;
+use crate::roles::as_user;
+use crate::support::{content, os_code};
+
+/// A workspace root and a directory outside of it, neither of which is for temporary files.
+struct Scene {
+    _dir: tempfile::TempDir,
+    w: PathBuf,
+    o: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        let [w, o] = ["w", "o"].map(|name| at.join(name));
+        for directory in [&w, &o] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("f"), "f").unwrap();
+        }
+        Self { _dir: dir, w, o }
+    }
+
+    fn ro(&self) -> SandboxIntent {
+        SandboxIntent::read_only().cwd(uri(&self.w))
+    }
+
+    fn ww(&self) -> SandboxIntent {
+        SandboxIntent::workspace_write([uri(&self.w)]).cwd(uri(&self.w))
+    }
+
+    /// With a denied directory `secret` in the root.
+    fn deny(&self) -> SandboxIntent {
+        let secret = self.w.join("secret");
+        fs::create_dir_all(&secret).unwrap();
+        fs::write(secret.join("f"), "secret").unwrap();
+        self.ww().deny(uri(&secret))
+    }
+}
+
+fn uri(path: &Path) -> PathUri {
+    PathUri::from_host_native_path(path).unwrap()
+}
+
+fn under(intent: SandboxIntent) -> Arc<dyn FileSystem> {
+    place().with_sandbox(intent).unwrap()
+}
+
+async fn read(files: &dyn FileSystem, path: impl AsRef<Path>) -> Result<Vec<u8>, FsError> {
+    Ok(files.read(path.as_ref().into(), ReadOptions::new()).await?.to_vec())
+}
+
+async fn write(files: &dyn FileSystem, path: impl AsRef<Path>, text: &'static str) -> Result<(), FsError> {
+    files.write(path.as_ref().into(), text.into(), WriteOptions::new()).await
+}
+
+async fn mkdir(files: &dyn FileSystem, path: impl AsRef<Path>, recursive: bool) -> Result<(), FsError> {
+    files.create_directory(path.as_ref().into(), CreateDirectoryOptions::new().recursive(recursive)).await
+}
+
+async fn remove(files: &dyn FileSystem, path: impl AsRef<Path>) -> Result<(), FsError> {
+    files.remove(path.as_ref().into(), RemoveOptions::new().force(false)).await
+}
+
+async fn copy(files: &dyn FileSystem, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), FsError> {
+    files.copy(from.as_ref().into(), to.as_ref().into(), CopyOptions::new().recursive(true)).await
+}
+
+const READ_ONLY: Option<i32> = Some(30);
+const BUSY: Option<i32> = Some(16);
+
+#[track_caller]
+fn read_only<T: std::fmt::Debug>(result: Result<T, FsError>) {
+    let error = result.unwrap_err();
+    assert_eq!(os_code(&error), READ_ONLY, "{error:?}");
+}
+
+#[track_caller]
+fn busy<T: std::fmt::Debug>(result: Result<T, FsError>) {
+    let error = result.unwrap_err();
+    assert_eq!(os_code(&error), BUSY, "{error:?}");
+}
+
+#[track_caller]
+fn denied<T: std::fmt::Debug>(result: Result<T, FsError>) {
+    let error = result.unwrap_err();
+    assert!(matches!(error, FsError::PermissionDenied { .. }), "{error:?}");
+}
+
+#[track_caller]
+fn hidden<T: std::fmt::Debug>(result: Result<T, FsError>) {
+    let error = result.unwrap_err();
+    assert!(matches!(error, FsError::NotFound { .. }), "{error:?}");
+}
+
+fn names(path: impl AsRef<Path>) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn on_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// The rows of the conformance matrix about files, for one user.
+async fn matrix() {
+    let scene = Scene::new();
+    let (w, o) = (&scene.w, &scene.o);
+
+    // 105, 106
+    let files = under(scene.ro());
+    assert_eq!(read(&*files, o.join("f")).await.unwrap(), b"f");
+    read_only(write(&*files, w.join("new"), "x").await);
+    read_only(write(&*files, w.join("f"), "x").await);
+    read_only(mkdir(&*files, w.join("new"), true).await);
+    read_only(remove(&*files, w.join("f")).await);
+    read_only(copy(&*files, o.join("f"), w.join("new")).await);
+    read_only(files.open(w.join("new").into(), OpenMode::Replace).await);
+    assert_eq!((names(w), content(w.join("f"))), (vec!["f".into()], b"f".to_vec()));
+
+    // 107, 108
+    fs::create_dir(w.join(".git")).unwrap();
+    fs::write(w.join(".git/config"), "c").unwrap();
+    let files = under(scene.ww());
+    write(&*files, w.join("new"), "x").await.unwrap();
+    write(&*files, w.join("f"), "changed").await.unwrap();
+    mkdir(&*files, w.join("a/b"), true).await.unwrap();
+    copy(&*files, o.join("f"), w.join("a/copy")).await.unwrap();
+    assert_eq!(content(w.join("f")), b"changed");
+    assert_eq!(content(w.join("a/copy")), b"f");
+    remove(&*files, w.join("a")).await.unwrap();
+    read_only(write(&*files, o.join("f"), "x").await);
+    read_only(write(&*files, o.join("new"), "x").await);
+    read_only(copy(&*files, w.join("f"), o.join("new")).await);
+    read_only(write(&*files, w.join(".git/config"), "x").await);
+    read_only(remove(&*files, w.join(".git")).await);
+    read_only(remove(&*files, w.join(".git/config")).await);
+    assert_eq!(read(&*files, w.join(".git/config")).await.unwrap(), b"c");
+    read_only(mkdir(&*files, w.join(".codex"), true).await);
+    read_only(write(&*files, w.join(".codex"), "x").await);
+    mkdir(&*files, w.join("sub/.git"), true).await.unwrap();
+    assert_eq!(content(o.join("f")), b"f");
+    assert!(!w.join(".codex").exists());
+
+    // 110
+    symlink(o, w.join("link")).unwrap();
+    symlink(o.join("new"), w.join("dangling")).unwrap();
+    read_only(write(&*files, w.join("link/f"), "x").await);
+    read_only(write(&*files, w.join("link/new"), "x").await);
+    read_only(write(&*files, w.join("dangling"), "x").await);
+    read_only(mkdir(&*files, w.join("link/new"), true).await);
+    read_only(remove(&*files, w.join("link/f")).await);
+    assert_eq!(names(o), ["f"]);
+    remove(&*files, w.join("link")).await.unwrap();
+    assert_eq!(names(o), ["f"]);
+
+    // 109, 114
+    let files = under(scene.deny());
+    let secret = w.join("secret");
+    denied(read(&*files, secret.join("f")).await);
+    denied(files.open(secret.join("f").into(), OpenMode::Read).await);
+    denied(files.read_directory(secret.as_path().into()).await);
+    denied(copy(&*files, secret.join("f"), w.join("copied")).await);
+    denied(copy(&*files, &secret, w.join("copied")).await);
+    denied(write(&*files, secret.join("f"), "x").await);
+    denied(mkdir(&*files, &secret, true).await);
+    denied(mkdir(&*files, secret.join("new"), true).await);
+    denied(remove(&*files, &secret).await);
+    denied(remove(&*files, secret.join("f")).await);
+    assert!(!w.join("copied").exists());
+    assert_eq!(content(secret.join("f")), b"secret");
+
+    // 115
+    mkdir(&*files, w.join("outer/inner"), true).await.unwrap();
+    write(&*files, w.join("outer/f"), "f").await.unwrap();
+    let held = under(scene.ww().deny(uri(&w.join("outer/inner"))));
+    busy(remove(&*held, w.join("outer")).await);
+    let held = under(scene.ww().deny_glob("**/inner"));
+    denied(remove(&*held, w.join("outer")).await);
+    assert_eq!(names(w.join("outer")), ["f", "inner"]);
+
+    // 117
+    let files = under(scene.ww().deny_glob("**/*.pem"));
+    assert_eq!(read(&*files, w.join("f")).await.unwrap(), b"changed");
+    fs::write(w.join("later.pem"), "secret").unwrap();
+    denied(read(&*files, w.join("later.pem")).await);
+    denied(write(&*files, w.join("other.pem"), "x").await);
+
+    // 118
+    let free = place();
+    assert_eq!(read(&*free, secret.join("f")).await.unwrap(), b"secret");
+    write(&*free, o.join("f"), "free").await.unwrap();
+    std::thread::spawn({
+        let path = o.join("f");
+        move || fs::write(path, "free")
+    })
+    .join()
+    .unwrap()
+    .unwrap();
+}
+
+#[test]
+fn the_matrix_holds() {
+    on_runtime(matrix());
+}
+
+#[test]
+fn the_matrix_holds_for_an_ordinary_user() {
+    as_user("sandboxed::the_matrix_holds_for_an_ordinary_user", || on_runtime(matrix()));
+}
+
+/// Rows 112, 113: without a readable root.
+#[tokio::test]
+async fn what_is_not_readable_does_not_exist() {
+    let scene = Scene::new();
+    let minimal = under(SandboxIntent::minimal_read([uri(&scene.w)]).cwd(uri(&scene.w)));
+    assert_eq!(read(&*minimal, scene.w.join("f")).await.unwrap(), b"f");
+    assert!(read(&*minimal, "/etc/passwd").await.is_ok());
+    hidden(read(&*minimal, scene.o.join("f")).await);
+    hidden(minimal.metadata(scene.o.as_path().into(), Symlinks::Follow).await);
+    hidden(minimal.canonicalize(scene.o.join("f").into()).await);
+    hidden(minimal.read_directory(scene.o.as_path().into()).await);
+    hidden(minimal.open(scene.o.join("f").into(), OpenMode::Read).await);
+    hidden(write(&*minimal, scene.o.join("f"), "x").await);
+    read_only(write(&*minimal, scene.w.join("f"), "x").await);
+
+    let only = SandboxIntent::minimal_read([]).cwd(uri(&scene.w));
+    let only = SandboxIntent::from_json(&only.to_json().replace(r#"{"kind":"minimal"}"#, r#"{"kind":"slash_tmp"}"#));
+    let only = under(only.unwrap());
+    hidden(read(&*only, "/etc/passwd").await);
+
+    // The directories above lead to what is readable, and to nothing else.
+    let above = scene.w.parent().unwrap();
+    let entries = minimal.read_directory(above.into()).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| &*entry.file_name).collect::<Vec<_>>(), ["w"]);
+    let found = minimal.metadata(above.into(), Symlinks::Follow).await.unwrap();
+    assert!(found.is_directory && found.size == 0 && found.modified.is_none(), "{found:?}");
+    // A link of the platform leads to what an entry names, by either name.
+    if Path::new("/bin").is_symlink() {
+        assert!(read(&*minimal, "/bin/sh").await.is_ok() && read(&*minimal, "/usr/bin/sh").await.is_ok());
+    }
+}
+
+/// Row 116.
+#[tokio::test]
+async fn workspace_roots_need_a_directory() {
+    let scene = Scene::new();
+    let intent = SandboxIntent::workspace_write([uri(&scene.w)]);
+    let error = match place().with_sandbox(intent) {
+        Ok(files) => read(&*files, scene.o.join("f")).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(matches!(error, FsError::Sandbox(SandboxError::Invalid { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_intent_that_cannot_be_bound_is_refused_at_the_first_call() {
+    let scene = Scene::new();
+    for pattern in ["/**", "[", "**/plain/["] {
+        let files = under(scene.ww().deny_glob(pattern));
+        let error = read(&*files, scene.w.join("f")).await.unwrap_err();
+        assert!(matches!(error, FsError::Sandbox(SandboxError::Preparation { .. })), "{pattern}: {error:?}");
+    }
+    let mxc = scene.ww().to_json().replace("restricted-token", "mxc");
+    let files = under(SandboxIntent::from_json(&mxc).unwrap());
+    let error = read(&*files, scene.w.join("f")).await.unwrap_err();
+    assert!(matches!(error, FsError::Sandbox(SandboxError::Unavailable { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn without_restrictions_all_is_allowed() {
+    let scene = Scene::new();
+    let disabled = r#"{"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled"}"#;
+    let files = under(SandboxIntent::from_json(disabled).unwrap());
+    write(&*files, scene.o.join("f"), "x").await.unwrap();
+    assert_eq!(read(&*files, scene.o.join("f")).await.unwrap(), b"x");
+}
+
+/// Every order of the same entries denies the same file, by whatever name.
+#[tokio::test]
+async fn a_denied_file_is_denied_in_every_order_and_by_every_name() {
+    let scene = Scene::new();
+    let directory = scene.w.join("a");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("s"), "secret").unwrap();
+    symlink("a/s", scene.w.join("link")).unwrap();
+    symlink("../w/a/../a", scene.w.join("round")).unwrap();
+    symlink(&directory, scene.o.join("outside")).unwrap();
+    let entries = [
+        Entry::path(uri(Path::new("/")), Access::Read),
+        Entry::path(uri(&scene.w), Access::Write),
+        Entry::path(uri(&directory.join("s")), Access::Deny),
+        Entry::path(uri(&directory), Access::Read),
+    ];
+    let names = [
+        directory.join("s"),
+        directory.join("../a/./s"),
+        scene.w.join("link"),
+        scene.w.join("round/s"),
+        scene.o.join("outside/s"),
+        PathBuf::from(format!("/proc/self/root{}", directory.join("s").display())),
+    ];
+    let mut orders = 0;
+    for first in 0..4 {
+        for second in (0..4).filter(|at| *at != first) {
+            for third in (0..4).filter(|at| ![first, second].contains(at)) {
+                let fourth = 6 - first - second - third;
+                orders += 1;
+                let order = [first, second, third, fourth].map(|at| entries[at].clone());
+                let files = under(
+                    order.into_iter().fold(SandboxIntent::minimal_read([]).cwd(uri(&scene.w)), SandboxIntent::entry),
+                );
+                for name in &names {
+                    denied(read(&*files, name).await);
+                }
+                read_only(write(&*files, directory.join("new"), "x").await);
+                write(&*files, scene.w.join("new"), "x").await.unwrap();
+            }
+        }
+    }
+    assert_eq!(orders, 24);
+}
+
+#[tokio::test]
+async fn what_is_reopened_within_what_is_denied_can_be_used() {
+    let scene = Scene::new();
+    let files = under(scene.deny().write(uri(&{
+        let open = scene.w.join("secret/open");
+        fs::create_dir_all(&open).unwrap();
+        open
+    })));
+    let secret = scene.w.join("secret");
+    write(&*files, secret.join("open/f"), "x").await.unwrap();
+    assert_eq!(read(&*files, secret.join("open/f")).await.unwrap(), b"x");
+    denied(files.read_directory(secret.as_path().into()).await);
+    denied(read(&*files, secret.join("f")).await);
+    // The directory that holds it is no place to make or remove names.
+    read_only(remove(&*files, secret.join("open")).await);
+}
+
+#[tokio::test]
+async fn of_what_is_denied_only_its_kind_can_be_seen() {
+    let scene = Scene::new();
+    let file = scene.w.join("file");
+    fs::write(&file, "secret").unwrap();
+    let files = under(scene.deny().deny(uri(&file)));
+    let found = files.metadata(file.as_path().into(), Symlinks::Follow).await.unwrap();
+    assert!(found.is_file && found.size == 0 && found.modified.is_none(), "{found:?}");
+    let found = files.metadata(scene.w.join("secret").into(), Symlinks::Follow).await.unwrap();
+    assert!(found.is_directory, "{found:?}");
+    denied(files.metadata(scene.w.join("secret/f").into(), Symlinks::Follow).await);
+    denied(files.metadata(scene.w.join("secret/none").into(), Symlinks::Follow).await);
+    denied(files.canonicalize(scene.w.join("secret/f").into()).await);
+
+    symlink(scene.w.join("secret/f"), scene.w.join("in")).unwrap();
+    let entries = files.read_directory(scene.w.as_path().into()).await.unwrap();
+    let mut entries: Vec<_> = entries.iter().map(|entry| &*entry.file_name).collect();
+    entries.sort_unstable();
+    assert_eq!(entries, ["f", "file", "secret"], "a link to what cannot be examined is left out");
+
+    let walk = files.walk(scene.w.as_path().into(), WalkOptions::new()).await.unwrap();
+    let failed: Vec<_> = walk.errors.iter().map(|failure| failure.path.clone()).collect();
+    assert!(failed.contains(&uri(&scene.w.join("secret"))), "{walk:?}");
+    let secret = walk.entries.iter().find(|entry| entry.path == uri(&scene.w.join("secret")));
+    assert!(secret.is_some_and(|entry| entry.kind == WalkKind::Directory), "{walk:?}");
+    assert!(!walk.entries.iter().any(|entry| entry.path.to_string().contains("secret/")), "{walk:?}");
+}
+
+#[tokio::test]
+async fn a_root_that_is_one_file_is_written_in_place() {
+    let scene = Scene::new();
+    let files = under(scene.ro().write(uri(&scene.o.join("f"))));
+    let before = crate::support::inode(scene.o.join("f"));
+    write(&*files, scene.o.join("f"), "longer than before").await.unwrap();
+    write(&*files, scene.o.join("f"), "new").await.unwrap();
+    assert_eq!(content(scene.o.join("f")), b"new");
+    assert_eq!((crate::support::inode(scene.o.join("f")), names(&scene.o)), (before, vec!["f".into()]));
+    read_only(remove(&*files, scene.o.join("f")).await);
+    read_only(write(&*files, scene.o.join("g"), "x").await);
+}
+
+#[tokio::test]
+async fn a_root_that_is_a_link_is_writable_by_both_names() {
+    let scene = Scene::new();
+    symlink(&scene.o, scene.w.parent().unwrap().join("root")).unwrap();
+    let link = scene.w.parent().unwrap().join("root");
+    let files = under(SandboxIntent::workspace_write([uri(&link)]).cwd(uri(&link)));
+    write(&*files, link.join("one"), "x").await.unwrap();
+    write(&*files, scene.o.join("two"), "x").await.unwrap();
+    read_only(write(&*files, scene.w.join("f"), "x").await);
+}
+
+#[tokio::test]
+async fn a_root_itself_stays() {
+    let scene = Scene::new();
+    let files = under(scene.ww());
+    assert!(remove(&*files, &scene.w).await.is_err());
+    assert_eq!(names(&scene.w), ["f"]);
+}
+
+#[tokio::test]
+async fn a_root_that_is_made_anew_counts_and_a_missing_one_is_not_made() {
+    let scene = Scene::new();
+    let missing = scene.o.join("root");
+    let files = under(SandboxIntent::workspace_write([uri(&scene.w), uri(&missing)]).cwd(uri(&scene.w)));
+    write(&*files, scene.w.join("one"), "x").await.unwrap();
+    read_only(write(&*files, missing.join("one"), "x").await);
+    assert!(!missing.exists());
+    fs::remove_dir_all(&scene.w).unwrap();
+    for root in [&scene.w, &missing] {
+        fs::create_dir(root).unwrap();
+        write(&*files, root.join("two"), "x").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_later_is_bound_anew() {
+    let scene = Scene::new();
+    let above = scene.w.parent().unwrap();
+    let [one, two] = ["one", "two"].map(|name| above.join(name));
+    for directory in [&one, &two] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("s"), "secret").unwrap();
+    }
+    let data = above.join("data");
+    symlink(&one, &data).unwrap();
+    let files = under(scene.ro().deny(uri(&data.join("s"))));
+    denied(read(&*files, one.join("s")).await);
+    assert_eq!(read(&*files, two.join("s")).await.unwrap(), b"secret");
+    fs::remove_file(&data).unwrap();
+    symlink(&two, &data).unwrap();
+    denied(read(&*files, two.join("s")).await);
+    assert_eq!(read(&*files, one.join("s")).await.unwrap(), b"secret");
+}
+
+#[tokio::test]
+async fn a_handle_was_checked_when_it_was_opened() {
+    let scene = Scene::new();
+    let files = under(scene.deny());
+    let handle = files.open(scene.w.join("f").into(), OpenMode::Update).await.unwrap();
+    handle.write_block(0, "xyz".into()).await.unwrap();
+    handle.close().await.unwrap();
+    let handle = files.open(scene.w.join("f").into(), OpenMode::Read).await.unwrap();
+    let block = handle.read_block(0, 10).await.unwrap();
+    assert_eq!((&block.bytes[..], block.eof), (&b"xyz"[..], true));
+}
+
+#[tokio::test]
+async fn links_can_be_refused_under_an_intent() {
+    let scene = Scene::new();
+    symlink("f", scene.w.join("link")).unwrap();
+    symlink(".", scene.w.join("here")).unwrap();
+    let files = under(scene.deny());
+    for (path, at_end) in [("link", true), ("here/f", false)] {
+        let options = ReadOptions::new().symlinks(Symlinks::Refuse);
+        let error = files.read(scene.w.join(path).into(), options).await.unwrap_err();
+        assert!(matches!(error, FsError::SymbolicLink { last, .. } if last == at_end), "{path}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_keeps_modes_and_stops_at_what_is_denied() {
+    let scene = Scene::new();
+    let files = under(scene.deny());
+    let tree = scene.o.join("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    fs::write(tree.join("sub/run"), "x").unwrap();
+    fs::set_permissions(tree.join("sub/run"), PermissionsExt::from_mode(0o750)).unwrap();
+    symlink("sub/run", tree.join("link")).unwrap();
+    copy(&*files, &tree, scene.w.join("copied/tree")).await.unwrap();
+    assert_eq!(crate::support::mode(scene.w.join("copied/tree/sub/run")), 0o750);
+    assert_eq!(fs::read_link(scene.w.join("copied/tree/link")).unwrap(), Path::new("sub/run"));
+    let temporary = tempfile::tempdir_in("/tmp").unwrap();
+    denied(copy(&*files, &scene.w, temporary.path().join("w")).await);
+    assert!(!temporary.path().join("w/secret/f").exists());
+    copy(&*files, scene.w.join("f"), scene.w.join("f")).await.unwrap();
+    assert_eq!(content(scene.w.join("f")), b"f");
+}
+
+/// Row 111.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_exchanged_between_check_and_use_gains_nothing() {
+    let scene = Scene::new();
+    let files = under(scene.deny());
+    let public = scene.w.join("public");
+    fs::create_dir(&public).unwrap();
+    fs::write(public.join("f"), "public").unwrap();
+    // One name is a link to either directory in turn, another is a directory and a link to the denied one in turn.
+    let link = scene.w.join("link");
+    symlink("public", &link).unwrap();
+    let swapped = scene.w.join("swapped");
+    fs::create_dir(&swapped).unwrap();
+    fs::write(swapped.join("f"), "public").unwrap();
+    symlink("secret", scene.w.join("other")).unwrap();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let swapper = std::thread::spawn({
+        let (stop, w) = (Arc::clone(&stop), scene.w.clone());
+        move || {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            let mut turn = 0_usize;
+            while !stop.load(Ordering::Relaxed) {
+                turn += 1;
+                symlink(["public", "secret"][turn % 2], w.join("next")).unwrap();
+                fs::rename(w.join("next"), w.join("link")).unwrap();
+                renameat_with(CWD, w.join("swapped"), CWD, w.join("other"), RenameFlags::EXCHANGE).unwrap();
+            }
+        }
+    });
+    let end = Instant::now() + Duration::from_secs(6);
+    let (mut rounds, mut reads) = (0, 0);
+    while rounds < 100_000 && Instant::now() < end {
+        rounds += 1;
+        for path in [link.join("f"), swapped.join("f")] {
+            match read(&*files, &path).await {
+                Ok(bytes) => {
+                    assert_eq!(bytes, b"public", "{}", path.display());
+                    reads += 1;
+                }
+                Err(error) => assert!(!matches!(error, FsError::Closed), "{error:?}"),
+            }
+            // Whatever it says, it must not reach the file.
+            drop(write(&*files, &path, "public").await);
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(reads > 0, "{rounds}");
+    assert_eq!(content(scene.w.join("secret/f")), b"secret");
+}
+
+#[tokio::test]
+async fn only_what_may_be_seen_can_be_watched_for() {
+    let scene = Scene::new();
+    let files = under(scene.deny());
+    let watch = |path: PathBuf| files.watch_missing(vec![path.into()], None);
+    assert!(watch(scene.w.join("secret/later")).await.unwrap().is_none());
+    let watch = watch(scene.w.join("later")).await.unwrap().unwrap();
+    fs::write(scene.w.join("later"), "x").unwrap();
+    watch.await.unwrap();
+}
