@@ -117,6 +117,11 @@ impl Child {
     /// Waits by the pidfd where there is one, since the number may mean another child of the host once the host itself has
     /// reaped this one.
     fn wait(&self, options: libc::c_int) -> io::Result<Option<ExitStatus>> {
+        #[cfg(target_os = "linux")]
+        if let Some(status) = self.sandbox.as_ref().and_then(super::sandbox::Running::ended) {
+            self.reaped.set(true);
+            return Ok(Some(status));
+        }
         if self.reaped.get() {
             return Err(io::Error::from_raw_os_error(libc::ECHILD));
         }

@@ -227,7 +227,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         // Private: what the host mounts from now on would not be subject to anything that follows.
         raw::set_mount_attributes(old_root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV;
-        raw::mount_new(c"tmpfs", c"/dev", libc::MS_NOSUID, c"mode=0755").during(Stage::Memory, 0)?;
+        raw::mount_new(c"tmpfs", c"/dev", flags, c"mode=0755").during(Stage::Memory, 0)?;
         let memory = open_directory(c"/dev").during(Stage::Memory, 1)?;
         for (index, make) in namespaces.makes.iter().enumerate() {
             make_in(memory, make).during(Stage::Make, index)?;
@@ -237,6 +237,8 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             raw::attach_tree(copy.load(Ordering::Relaxed), memory, at).during(Stage::Device, index)?;
         }
 
+        // Copied while it is writable: of one file system each mount has rights of its own.
+        let shared = raw::clone_tree(memory, c"shm", false).during(Stage::Memory, 2)?;
         // Copied while they are as the host has them.
         copy_sources(set_up, namespaces, old_root, |source| source.writable || base == Base::Writable)?;
         let read_only = if base == Base::Writable { memory } else { old_root };
@@ -256,7 +258,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
         let options = c"newinstance,ptmxmode=0666,mode=0620";
         raw::mount_new(c"devpts", base.pts_path(), no_programs, options).during(Stage::Dev, 2)?;
-        raw::mount_new(c"tmpfs", base.shm_path(), flags, c"mode=1777").during(Stage::Dev, 3)?;
+        raw::attach_tree(shared, root, c"dev/shm").during(Stage::Dev, 3)?;
 
         for (index, step) in namespaces.steps.iter().enumerate() {
             take_step(set_up, step, root, memory, index)?;

@@ -119,8 +119,9 @@ fn mounts(
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
-            // Whoever is not the system's root has no right to write there.
-            let names = if kernel.is_root { kernel.proc_names.as_slice() } else { &[] };
+            // Whoever is not the system's root has no right to write there, and who may write everything may write there too.
+            let guarded = kernel.is_root && (base != Base::Writable || bound.changes().next().is_some());
+            let names = if guarded { kernel.proc_names.as_slice() } else { &[] };
             let read_only = names.iter().map(|name| c_string(format!("{prefix}/proc/{name}").as_ref()));
             Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()? }
         } else {
@@ -181,6 +182,7 @@ impl Tree {
         tree.make_directory(Path::new(CLOSED_DIRECTORY), 0);
         tree.make_file(Path::new(CLOSED_FILE), 0);
         tree.make_directory(Path::new("proc"), 0o555);
+        tree.make_directory(Path::new("shm"), 0o1777);
         tree
     }
 

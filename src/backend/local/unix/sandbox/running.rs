@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -10,20 +10,32 @@ use tokio::io::unix::AsyncFd;
 
 use super::SandboxPlan;
 use super::ports::Forwarders;
-use crate::backend::local::unix::platform::Container;
+use crate::backend::local::unix::platform::{Container, wait_target};
+use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::{check, watch};
+use crate::status::ExitStatus;
 
 /// What belongs to a sandbox as long as its command runs.
 #[derive(Debug)]
 pub(in crate::backend::local::unix) struct Running {
     /// Sockets that listen inside, until somebody serves them.
     listeners: Mutex<Vec<(u16, OwnedFd)>>,
+    ended: Ended,
 }
+
+/// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
+/// reaped, so that this cannot wait for the report.
+type Ended = Arc<OnceLock<ExitStatus>>;
 
 impl Running {
     pub(in crate::backend::local::unix) fn new(plan: &SandboxPlan, listeners: Vec<OwnedFd>) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
-        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()) }
+        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()), ended: Ended::default() }
+    }
+
+    /// How the command has ended, if it was reaped already.
+    pub(in crate::backend::local::unix) fn ended(&self) -> Option<ExitStatus> {
+        self.ended.get().copied()
     }
 
     /// Watches for the end of the command, and brings about that of everybody else. Must be called within a runtime.
@@ -38,7 +50,8 @@ impl Running {
             _ => None,
         };
         let command = watch(command, Interest::READABLE)?;
-        Ok(EndWatch { command: Some(command), first, _forwarders: Forwarders::new(listeners)? })
+        let ended = Arc::clone(&self.ended);
+        Ok(EndWatch { command: Some(command), first, ended, _forwarders: Forwarders::new(listeners)? })
     }
 }
 
@@ -49,6 +62,7 @@ pub(in crate::backend::local) struct EndWatch {
     command: Option<AsyncFd<Arc<OwnedFd>>>,
     /// The first process of its namespace, whose end is that of everybody.
     first: Option<AsyncFd<Arc<OwnedFd>>>,
+    ended: Ended,
     _forwarders: Forwarders,
 }
 
@@ -56,10 +70,16 @@ impl EndWatch {
     pub(in crate::backend::local::unix) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(command) = &self.command {
             ready!(command.poll_read_ready(cx))?.retain_ready();
-            self.command = None;
             if let Some(first) = &self.first {
                 kill(first.get_ref())?;
+                let target = wait_target(command.get_ref().as_raw_fd());
+                // Nobody can say how it ended if the host has reaped it itself.
+                let look = |options| target.and_then(|target| wait(target, options | libc::WNOHANG).ok().flatten());
+                let status = look(libc::WEXITED | libc::WNOWAIT).unwrap_or(ExitStatus::unknown());
+                self.ended.get_or_init(|| status);
+                look(libc::WEXITED);
             }
+            self.command = None;
         }
         if let Some(first) = &self.first {
             ready!(first.poll_read_ready(cx))?.retain_ready();

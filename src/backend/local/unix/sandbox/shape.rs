@@ -148,8 +148,4 @@ impl Base {
     pub(super) fn pts_path(self) -> &'static CStr {
         if self == Self::Empty { c"/dev/root/dev/pts" } else { c"/dev/pts" }
     }
-
-    pub(super) fn shm_path(self) -> &'static CStr {
-        if self == Self::Empty { c"/dev/root/dev/shm" } else { c"/dev/shm" }
-    }
 }
