@@ -84,6 +84,8 @@ pub struct Features {
     pub containment: bool,
     /// HTTP: bodies of responses can be given up, and come as fast as they are read; exact errors.
     pub http: bool,
+    /// Reports of what a sandbox enforces, and of the evidence of a denial.
+    pub sandbox: bool,
 }
 
 impl Features {
@@ -101,6 +103,7 @@ impl Features {
             fs: true,
             containment: true,
             http: true,
+            sandbox: true,
         }
     }
 
@@ -119,6 +122,7 @@ impl Features {
             fs: self.fs && other.fs,
             containment: self.containment && other.containment,
             http: self.http && other.http,
+            sandbox: self.sandbox && other.sandbox,
         }
     }
 
@@ -143,6 +147,7 @@ impl Features {
                 "fs" => features.fs = true,
                 "containment" => features.containment = true,
                 "http" => features.http = true,
+                "sandbox" => features.sandbox = true,
                 _ => {}
             }
         }
@@ -154,7 +159,7 @@ impl Features {
         self.names().next().is_some()
     }
 
-    const fn table(self) -> [(&'static str, bool); 11] {
+    const fn table(self) -> [(&'static str, bool); 12] {
         [
             ("credits", self.credits),
             ("closeStdin", self.close_stdin),
@@ -167,6 +172,7 @@ impl Features {
             ("fs", self.fs),
             ("containment", self.containment),
             ("http", self.http),
+            ("sandbox", self.sandbox),
         ]
     }
 }
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn feature_names_round_trip() {
         assert_eq!(Features::from_names(Features::all().names()), Features::all());
-        assert_eq!(Features::all().names().count(), 11);
+        assert_eq!(Features::all().names().count(), 12);
         assert_eq!(Features::from_names(["unknown", "list"]), Features { list: true, ..Features::default() });
         assert!(!Features::default().any());
     }

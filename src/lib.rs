@@ -124,10 +124,14 @@
 //!
 //! # How strong the sandbox is
 //!
-//! There is none yet. A request that asks for a [sandbox](sandbox) is refused with a typed error, never run without it.
+//! A request that asks for a [sandbox](sandbox) runs in it, or is refused with a typed error; it never runs without it. On
+//! Linux, what is outside the workspace and the network stand behind two walls each; the report of each process says what is
+//! enforced. What it does not protect against is on a page of the guide.
+#![cfg_attr(doc, doc = "[That page](guide::sandbox) also has the fall-backs of older kernels.")]
+//!
 //! Everything else runs with the rights of its executor: a command can do all that the executor's user can. Ending a
 //! process reaches its process group, or the session of its terminal; a descendant that has started a session of its own
-//! survives, unless the request asks for [containment](ExecRequest::contain).
+//! survives, unless the request asks for [containment](ExecRequest::contain), or for a sandbox.
 //!
 //! # Compatibility on the wire
 //!

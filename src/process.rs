@@ -31,6 +31,7 @@ use crate::collect::{CollectLimits, CollectedOutput, Collector};
 use crate::error::{SignalError, WaitError, WriteError};
 use crate::event::Event;
 use crate::request::{ProcessId, Signal, TerminalSize};
+use crate::sandbox::{Denial, Enforcement};
 use crate::status::ExitStatus;
 
 pub use self::events::Events;
@@ -82,6 +83,18 @@ impl Process {
     /// The type of sandbox that is enforced, by its wire name; `none` without one, absent if the place cannot say.
     pub fn sandbox_type(&self) -> Option<&str> {
         self.handle.sandbox_type()
+    }
+
+    /// What the sandbox of the process enforces, and by which means. None if the place does not say; then
+    /// [`sandbox_type`](Self::sandbox_type) may.
+    pub fn enforcement(&self) -> Option<Enforcement> {
+        self.handle.enforcement()
+    }
+
+    /// What the sandbox denied, and on which evidence, once the exit has been met among the events. None if it denied nothing and
+    /// nothing was seen, or if the place does not say.
+    pub fn denial(&self) -> Option<Denial> {
+        self.handle.denial()
     }
 
     /// A handle for acting on the process from elsewhere. It does not keep the process alive.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::env_policy::{EnvMap, EnvPolicy, ReservedNames, ShellEnvPolicy, child_environment};
 use crate::error::InvalidRequest;
 use crate::path_uri::PathUri;
-use crate::sandbox::SandboxIntent;
+use crate::sandbox::{ManagedNetworkFacts, SandboxIntent};
 
 /// A command to run, built like a [`std::process::Command`].
 ///
@@ -41,6 +41,8 @@ pub struct ExecRequest {
     pub(crate) stop_grace: Duration,
     pub(crate) contain: bool,
     pub(crate) sandbox: Option<SandboxIntent>,
+    pub(crate) managed_network: Option<ManagedNetworkFacts>,
+    pub(crate) enforce_managed_network: bool,
 }
 
 impl ExecRequest {
@@ -68,6 +70,8 @@ impl ExecRequest {
             stop_grace: DEFAULT_STOP_GRACE,
             contain: false,
             sandbox: None,
+            managed_network: None,
+            enforce_managed_network: false,
         }
     }
 
@@ -182,6 +186,19 @@ impl ExecRequest {
         self
     }
 
+    /// Lets a sandboxed process whose network is restricted reach a proxy that runs on the executor, and nothing else.
+    pub fn managed_network(mut self, facts: ManagedNetworkFacts) -> Self {
+        self.managed_network = Some(facts);
+        self
+    }
+
+    /// Whether the process may reach the network through a managed proxy only. Without a sandbox, and without
+    /// [`managed_network`](Self::managed_network), the start is refused then.
+    pub fn enforce_managed_network(mut self, enforce: bool) -> Self {
+        self.enforce_managed_network = enforce;
+        self
+    }
+
     /// The program and its arguments.
     pub fn argv(&self) -> &[OsString] {
         &self.argv
@@ -250,6 +267,16 @@ impl ExecRequest {
     /// The sandbox intent, if any.
     pub fn requested_sandbox(&self) -> Option<&SandboxIntent> {
         self.sandbox.as_ref()
+    }
+
+    /// The facts of the proxy, if any.
+    pub fn requested_managed_network(&self) -> Option<&ManagedNetworkFacts> {
+        self.managed_network.as_ref()
+    }
+
+    /// Whether the network is to be reached through a managed proxy only.
+    pub fn requires_managed_network(&self) -> bool {
+        self.enforce_managed_network
     }
 
     /// Checks what can be checked without knowing the place: argv, names and NULs.
@@ -337,6 +364,8 @@ impl fmt::Debug for ExecRequest {
             .field("stop_grace", &self.stop_grace)
             .field("contain", &self.contain)
             .field("sandbox", &self.sandbox)
+            .field("managed_network", &self.managed_network)
+            .field("enforce_managed_network", &self.enforce_managed_network)
             .finish()
     }
 }

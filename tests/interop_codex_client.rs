@@ -7,6 +7,9 @@
 mod files;
 #[path = "interop_codex_client/http.rs"]
 mod http;
+#[cfg(target_os = "linux")]
+#[path = "interop_codex_client/sandbox.rs"]
+mod sandbox;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -238,17 +241,24 @@ impl Run {
 
     /// Lets the client carry out `turns` and returns what it told the model, by the id of the call.
     fn script(&self, turns: Vec<Turn>) -> HashMap<String, String> {
+        self.script_as(&["--dangerously-bypass-approvals-and-sandbox"], "", turns)
+    }
+
+    /// The same with these options, and `more` at the beginning of the client's configuration.
+    fn script_as(&self, options: &[&str], more: &str, turns: Vec<Turn>) -> HashMap<String, String> {
         let model = Model::start(turns);
         let home = self.dir.path().join("home");
         let config = format!(
-            "model = \"mock\"\nmodel_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\n\
+            "{more}model = \"mock\"\nmodel_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\n\
              base_url = \"http://127.0.0.1:{}/v1\"\nwire_api = \"responses\"\n{}",
             model.port, self.config
         );
         std::fs::write(home.join(".codex/config.toml"), config).unwrap();
         let nowhere = "http://127.0.0.1:9";
         let mut client = Command::new(&self.reference)
-            .args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "hi"])
+            .args(["exec", "--skip-git-repo-check"])
+            .args(options)
+            .arg("hi")
             .current_dir(self.dir.path().join("workspace"))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

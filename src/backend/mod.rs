@@ -36,6 +36,7 @@ use crate::fs::FileSystem;
 use crate::http::HttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+use crate::sandbox::{Denial, Enforcement};
 
 pub use crate::info::Features;
 
@@ -118,6 +119,17 @@ pub type EventSource = Pin<Box<dyn Stream<Item = Result<Event, WaitError>> + Sen
 pub trait ProcessControl: fmt::Debug + Send + Sync + 'static {
     /// The process id of the operating system, where it has a meaning for the host.
     fn os_id(&self) -> Option<u32> {
+        None
+    }
+
+    /// What the process's sandbox enforces; [`Enforcement::NONE`] without one. None if the place does not say.
+    fn enforcement(&self) -> Option<Enforcement> {
+        None
+    }
+
+    /// What the sandbox denied, and on which evidence, once the exit has been met among the events. None if it denied nothing and
+    /// nothing was seen, or if the place does not say.
+    fn denial(&self) -> Option<Denial> {
         None
     }
 

@@ -47,6 +47,29 @@ pub(super) struct ServeArgs {
     /// How many processes a session may run at a time, and how many that have ended it keeps.
     #[arg(long, value_name = "COUNT")]
     pub(super) max_processes: Option<usize>,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxSettingsArgs,
+}
+
+/// What the owner of an executor decides about its sandboxes.
+#[derive(Args)]
+pub(super) struct SandboxSettingsArgs {
+    /// Start commands also where a part of their sandbox cannot be enforced, such as without user namespaces. Otherwise they
+    /// are refused.
+    #[arg(long)]
+    pub(super) sandbox_accept_partial: bool,
+    /// Give commands whose network is restricted a loopback interface of their own, on which they reach themselves only.
+    #[arg(long)]
+    pub(super) sandbox_private_loopback: bool,
+    /// Keep this name at the top of each workspace root read-only too, besides .git, .agents, .codex and .aws.
+    #[arg(long, value_name = "NAME")]
+    pub(super) sandbox_protect: Vec<String>,
+    /// Make no placeholder for a protected name that does not exist: look when a command has ended, and move what it made away.
+    #[arg(long)]
+    pub(super) sandbox_check_names: bool,
+    /// Where to note which placeholders exist, so that they go also after this program was killed.
+    #[arg(long, value_name = "DIR")]
+    pub(super) sandbox_state_dir: Option<PathBuf>,
 }
 
 /// Which place is meant; without any of these, this machine.
@@ -123,6 +146,13 @@ pub(super) struct ExecArgs {
     /// End with the command whatever it has started, also daemons; refused where that cannot be done.
     #[arg(long)]
     pub(super) contain: bool,
+    /// Run the command in a sandbox: read-only, workspace-write, or a file with an intent as JSON. Refused where it cannot be
+    /// enforced.
+    #[arg(long, value_name = "POLICY")]
+    pub(super) sandbox: Option<OsString>,
+    /// A workspace root of the sandbox, absolute, in the place where the command runs; by default its working directory.
+    #[arg(long, value_name = "DIR", requires = "sandbox")]
+    pub(super) root: Vec<PathBuf>,
     /// Print one event a line, as JSON, instead of the output.
     #[arg(long)]
     pub(super) json: bool,

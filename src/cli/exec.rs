@@ -4,6 +4,7 @@ mod drain;
 mod input;
 mod json;
 mod output;
+mod sandbox;
 mod stop;
 
 use std::future::{Future as _, poll_fn};
@@ -130,7 +131,10 @@ async fn run_in(
         let reason = "the server cannot pass on the end of standard input (-i); use -it or a longarm server";
         return Err(Failure::Reason(reason.into()));
     }
-    let request = request(args, features.resize)?;
+    let mut request = request(args, features.resize)?;
+    if let Some(policy) = &args.sandbox {
+        request = request.sandbox(sandbox::intent(environment, policy, &args.root, args.cwd.as_deref()).await?);
+    }
     let mut output = Output::start(args.json);
     let mut process = tokio::select! {
         process = environment.spawn(request) => process?,
@@ -172,6 +176,9 @@ async fn run_in(
             return Err(failure);
         }
     };
+    if result.sandbox_denied {
+        complain(&sandbox::report(process.denial().as_ref()));
+    }
     match result.lost {
         None => Ok(result.status),
         Some(Lost { bytes: Some(bytes) }) => Err(Failure::Reason(format!("{bytes} bytes of output were lost"))),
@@ -220,6 +227,7 @@ struct Ended {
     status: ExitStatus,
     lost: Option<Lost>,
     still_open: bool,
+    sandbox_denied: bool,
 }
 
 /// Carries output, input and signals until the end of the command.
@@ -281,7 +289,7 @@ async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result
         let Some(event) = event? else { break };
         match &event {
             Event::Exited(exited) => {
-                status = Some(exited.status);
+                status = Some((exited.status, exited.sandbox_denied));
                 drain = Some(Drain::new());
             }
             Event::Output(output) => {
@@ -298,7 +306,7 @@ async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result
         output.event(event).await?;
     }
     match status {
-        Some(status) => Ok(Ended { status, lost, still_open }),
+        Some((status, sandbox_denied)) => Ok(Ended { status, lost, still_open, sandbox_denied }),
         None => Err(Failure::Reason("the events ended before the command did".into())),
     }
 }

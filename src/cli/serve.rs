@@ -7,12 +7,13 @@ use std::sync::Arc;
 use longarm::ExecBackend as _;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::config::{OutputLimits, ServerConfig};
+use longarm::sandbox::{MissingProtected, SandboxSettings};
 use longarm::server::{Server, serve_stdio, serve_websocket};
 use longarm::transport::websocket::{CapabilityToken, ListenOptions, Listener, parse_listen_url};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-use super::args::ServeArgs;
+use super::args::{SandboxSettingsArgs, ServeArgs};
 use super::{complain, explain, os};
 
 /// A few large chunks of a process: enough for it to go on while a session is busy with others.
@@ -67,7 +68,7 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
     if let Some(count) = args.max_processes {
         (config.max_processes, config.max_closed_processes) = (count, count);
     }
-    let local = Arc::new(Local::new(local_config()));
+    let local = Arc::new(Local::new(local_config().sandbox(sandbox_settings(&args.sandbox))));
     let server = Server::builder(Arc::clone(&local) as _).config(config.clone()).build();
     let result = if args.listen == "stdio" {
         if args.auth_token_file.is_some() {
@@ -97,6 +98,22 @@ fn local_config() -> LocalConfig {
     match os::raise_descriptor_limit() {
         Some((soft, hard)) => config.child_descriptor_limit(soft, hard),
         None => config,
+    }
+}
+
+fn sandbox_settings(args: &SandboxSettingsArgs) -> SandboxSettings {
+    let mut settings = SandboxSettings::default()
+        .accept_partial(args.sandbox_accept_partial)
+        .private_loopback(args.sandbox_private_loopback);
+    for name in &args.sandbox_protect {
+        settings = settings.protect_name(name);
+    }
+    if args.sandbox_check_names {
+        settings = settings.missing_protected(MissingProtected::Check);
+    }
+    match &args.sandbox_state_dir {
+        Some(directory) => settings.state_dir(directory),
+        None => settings,
     }
 }
 

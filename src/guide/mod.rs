@@ -5,3 +5,4 @@ pub mod executor;
 pub mod extension;
 pub mod files;
 pub mod recovery;
+pub mod sandbox;

@@ -12,6 +12,7 @@ use crate::backend::{ProcessControl, Terminate};
 use crate::error::{SignalError, WaitError, WriteError};
 use crate::event::Exited;
 use crate::request::{ProcessId, Signal, TerminalSize};
+use crate::sandbox::{Denial, Enforcement};
 use crate::status::ExitStatus;
 
 use super::ProcessStdin;
@@ -40,6 +41,19 @@ impl ProcessHandle {
     /// The type of sandbox that is enforced, by its wire name; `none` without one, absent if the place cannot say.
     pub fn sandbox_type(&self) -> Option<&str> {
         self.shared.sandbox_type.as_deref()
+    }
+
+    /// What the sandbox of the process enforces, and by which means. None if the place does not say; then
+    /// [`sandbox_type`](Self::sandbox_type) may.
+    pub fn enforcement(&self) -> Option<Enforcement> {
+        self.shared.control.enforcement()
+    }
+
+    /// What the sandbox denied, and on which evidence, once the exit has been met among the events. None if it denied nothing and
+    /// nothing was seen, or if the place does not say.
+    pub fn denial(&self) -> Option<Denial> {
+        self.shared.exited()?;
+        self.shared.control.denial()
     }
 
     /// How the process ended, if the exit has been met among its events.

@@ -15,8 +15,9 @@ use super::http::Http;
 use super::link::Link;
 use super::registry::Registry;
 use super::slots::Slots;
-use crate::core::peer::{Completion, Peer};
+use crate::core::peer::{Completion, Peer, StartFacts};
 use crate::error::TransportError;
+use crate::event::Event;
 use crate::info::EnvironmentInfo;
 use crate::time::{self, Instant, after};
 use crate::wire::RequestId;
@@ -207,11 +208,12 @@ impl Session {
             }
             Ended::Started(process, Ok(spawned)) => {
                 let sandbox_type = spawned.sandbox_type.clone();
+                let facts = StartFacts { sandbox_type, enforcement: spawned.control.enforcement() };
                 if let Err(unwanted) = self.slots.started(process, spawned) {
                     unwanted.control.kill_now();
                     return;
                 }
-                Completion::Started { process, result: Ok(sandbox_type) }
+                Completion::Started { process, result: Ok(facts) }
             }
         };
         self.peer.handle_completion(now, completion);
@@ -243,7 +245,14 @@ impl Session {
             }
             match self.slots.poll_event(slot) {
                 Poll::Pending => return pulled > 0,
-                Poll::Ready(event) => self.peer.handle_event(now, key, event),
+                Poll::Ready(event) => {
+                    if matches!(&event, Some(Ok(Event::Exited(_))))
+                        && let Some(denial) = self.slots.control(key).and_then(|control| control.denial())
+                    {
+                        self.peer.handle_denial(key, &denial);
+                    }
+                    self.peer.handle_event(now, key, event);
+                }
             }
         }
         self.slots.put_back(slot);

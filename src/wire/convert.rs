@@ -73,12 +73,12 @@ impl ExitedExtension {
     /// What of a status the exit code does not say. None if it says everything.
     pub fn of(status: ExitStatus) -> Option<Self> {
         let limit = status.limit_exceeded().map(Limit::from);
-        let extension = Self { signal: status.signal(), timed_out: limit == Some(Limit::Time), limit };
+        let extension = Self { signal: status.signal(), timed_out: limit == Some(Limit::Time), limit, denial: None };
         (extension != Self::default()).then_some(extension)
     }
 
     /// The status that an exit code and these members stand for.
-    pub fn status(self, exit_code: i32) -> ExitStatus {
+    pub fn status(&self, exit_code: i32) -> ExitStatus {
         exit_status(exit_code, self.signal, self.timed_out, self.limit)
     }
 }

@@ -3,6 +3,7 @@
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::sandbox::{DenialReport, EnforcementReport};
 use crate::request::{ProcessId, Signal};
 
 /// What a side has beyond the plain wire. Both sides use what both have.
@@ -36,6 +37,14 @@ pub struct StartExtension {
     pub contain: bool,
 }
 
+/// Additional members of the result of `process/start`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedExtension {
+    /// What the sandbox enforces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforcement: Option<EnforcementReport>,
+}
+
 /// The size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
@@ -60,7 +69,7 @@ pub struct TerminateExtension {
 /// Additional members of `process/exited`.
 ///
 /// A word that is not known here counts as absent, as an unknown member does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "ExitedWords")]
 pub struct ExitedExtension {
     /// The signal that ended the process.
@@ -73,6 +82,9 @@ pub struct ExitedExtension {
     /// The limit for which the executor ended the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// On which evidence a sandbox denied something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denial: Option<DenialReport>,
 }
 
 /// The same, as it comes.
@@ -82,6 +94,7 @@ struct ExitedWords {
     signal: Option<Word<Signal>>,
     timed_out: Option<bool>,
     limit: Option<Word<Limit>>,
+    denial: Option<DenialReport>,
 }
 
 impl From<ExitedWords> for ExitedExtension {
@@ -90,6 +103,7 @@ impl From<ExitedWords> for ExitedExtension {
             signal: words.signal.and_then(Word::known),
             timed_out: words.timed_out.unwrap_or(false),
             limit: words.limit.and_then(Word::known),
+            denial: words.denial,
         }
     }
 }
@@ -130,7 +144,7 @@ pub struct TotalBytes {
 }
 
 /// Additional members of the result of `process/read`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadExtension {
     /// How much the process has written so far.
@@ -160,6 +174,9 @@ pub struct ReadExtension {
     /// As in [`ClosedExtension`].
     #[serde(default, skip_serializing_if = "is_false")]
     pub cut: bool,
+    /// As in [`ExitedExtension`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<DenialReport>,
 }
 
 /// Parameters of the notification `longarm/process/ack`.

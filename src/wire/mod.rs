@@ -25,6 +25,7 @@ pub mod initialize;
 pub mod method;
 pub mod process;
 pub mod request_id;
+pub mod sandbox;
 mod scalars;
 mod scan;
 pub mod spawn_error;

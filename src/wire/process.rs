@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::bytes::Base64;
-use super::extension::{ClosedExtension, ExitedExtension, ReadExtension, StartExtension, TerminateExtension};
+use super::extension::{
+    ClosedExtension, ExitedExtension, ReadExtension, StartExtension, StartedExtension, TerminateExtension,
+};
 use crate::event::OutputStream;
 use crate::path_uri::PathUri;
 use crate::request::{ProcessId, ThreadId};
@@ -87,6 +89,9 @@ pub struct StartResult {
     pub process_id: ProcessId,
     /// The type of sandbox that is enforced. Absent or null: the peer is too old to say.
     pub sandbox_type: Option<String>,
+    /// Members beyond the plain wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longarm: Option<StartedExtension>,
 }
 
 /// The value of [`StartResult::sandbox_type`] for a process without a sandbox.

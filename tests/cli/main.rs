@@ -10,6 +10,8 @@ mod info;
 #[path = "../common/needs.rs"]
 mod needs;
 mod reference;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod serve;
 mod support;
 mod terminal;

@@ -100,7 +100,7 @@ proptest! {
 
     #[test]
     fn events_round_trip(id in process_id(), seq in any::<u64>(), code in any::<i32>(), denied in of(any::<bool>()), extension in of((of(signal()), of(limit()))), totals in of((totals(), any::<bool>()))) {
-        let exited = extension.map(|(signal, limit)| ExitedExtension { signal, timed_out: denied.is_some(), limit });
+        let exited = extension.map(|(signal, limit)| ExitedExtension { signal, timed_out: denied.is_some(), limit, denial: None });
         notification_round_trips::<method::Exited>(&ExitedParams { process_id: id.clone(), seq, exit_code: code, sandbox_denied: denied, longarm: exited })?;
         let closed = totals.map(|(total_bytes, cut)| ClosedExtension { total_bytes, cut });
         notification_round_trips::<method::Closed>(&ClosedParams { process_id: id, seq, longarm: closed })?;
@@ -116,7 +116,7 @@ proptest! {
             chunks: chunks.into_iter().map(|(seq, stream, chunk)| ReadChunk { seq, stream, chunk: Base64(chunk) }).collect(),
             next_seq, exited, exit_code, closed, failure, sandbox_denied,
             longarm: longarm.map(|(total_bytes, offset, signal, limit)| ReadExtension {
-                total_bytes, offset, exit_seq: signal.map(|_| offset), more: closed, next_seq: limit.map(|_| next_seq), signal, timed_out: exited, limit, cut,
+                total_bytes, offset, exit_seq: signal.map(|_| offset), more: closed, next_seq: limit.map(|_| next_seq), signal, timed_out: exited, limit, cut, denial: None,
             }),
         };
         result_round_trips::<method::Read>(&result)?;

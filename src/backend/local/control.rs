@@ -12,6 +12,7 @@ use super::spawn::check_terminal_size;
 use crate::backend::{ProcessControl, Terminate};
 use crate::error::{OsError, SignalError, Unsupported, WriteError};
 use crate::request::{Signal, TerminalSize};
+use crate::sandbox::{Denial, Enforcement};
 
 /// The means to act on a local process.
 #[derive(Debug)]
@@ -41,6 +42,14 @@ impl LocalControl {
 impl ProcessControl for LocalControl {
     fn os_id(&self) -> Option<u32> {
         Some(self.shared.os_id)
+    }
+
+    fn enforcement(&self) -> Option<Enforcement> {
+        Some(self.shared.enforcement.clone())
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        self.shared.denial()
     }
 
     async fn write(&self, data: Bytes) -> Result<(), WriteError> {

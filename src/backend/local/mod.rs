@@ -33,6 +33,7 @@ mod info;
 mod input;
 mod output;
 mod registry;
+mod sandbox;
 mod shared;
 mod spawn;
 mod spawner;
@@ -42,6 +43,8 @@ mod supervisor;
 mod tests;
 #[cfg(unix)]
 mod unix;
+#[cfg(not(target_os = "linux"))]
+mod unsandboxed;
 #[cfg(any(windows, test))]
 mod windows;
 
@@ -73,6 +76,7 @@ use crate::http::HttpClient;
 use crate::http::{LocalHttpClient, LocalHttpConfig};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
+use crate::sandbox::Enforcement;
 
 /// Runs processes on this machine. See the [module documentation](self).
 ///
@@ -83,6 +87,7 @@ pub struct Local {
     spawner: Arc<Spawner>,
     registry: Arc<Registry>,
     buffers: Arc<Buffers>,
+    placeholders: os::sandbox::Placeholders,
     info: OnceCell<EnvironmentInfo>,
     login_shell: OnceCell<Option<std::ffi::OsString>>,
     fs: Arc<LocalFileSystem>,
@@ -93,7 +98,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// A place with these settings. Nothing runs until the first process is spawned.
+    /// A place with these settings. Nothing runs until the first process is spawned. What the sandboxes of a place that was
+    /// killed have left ([`SandboxSettings::state_dir`](crate::sandbox::SandboxSettings::state_dir)) is removed.
     pub fn new(config: LocalConfig) -> Self {
         #[cfg(feature = "http")]
         let own_http = {
@@ -101,12 +107,15 @@ impl Local {
             let http = http.variables(config.base_env.clone()).reserved_names(config.reserved_names.clone());
             Arc::new(LocalHttpClient::new(http))
         };
+        let placeholders = os::sandbox::Placeholders::new(config.sandbox.state_dir.clone());
+        placeholders.recover();
         let mut fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
         fs.protected_names.clone_from(&config.sandbox.extra_protected_names);
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
             fs: Arc::new(LocalFileSystem::new(fs)),
             spawner: Arc::new(Spawner::new(config.start_limit)),
+            placeholders,
             config: Arc::new(config),
             registry: Arc::default(),
             info: OnceCell::new(),
@@ -162,13 +171,19 @@ impl ExecBackend for Local {
         {
             plan.env.insert("SHELL".into(), shell.clone());
         }
+        let prepared = sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd).await?;
+        let (sandbox_plan, sandboxed) = prepared.map(|prepared| (prepared.plan, prepared.sandboxed)).unzip();
+        plan.sandbox = sandbox_plan;
+        let enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
+        let sandbox_type = if sandboxed.is_some() { sandbox::sandbox_type() } else { NO_SANDBOX };
         let has_terminal = plan.terminal.is_some();
         let launched = self.spawner.start(plan).await?;
         // Nothing below waits: from here on the process is owned.
         let process_id = request.process_id.clone().unwrap_or_else(ProcessId::random);
         let input = Input::new(launched.stdin);
         let events = EventQueue::new(self.config.output);
-        let shared = Arc::new(Shared::new(process_id.clone(), launched.child, input, has_terminal, events));
+        let shared =
+            Arc::new(Shared::new(process_id.clone(), launched.child, input, has_terminal, enforcement, events));
         let supervisor = Supervisor::new(
             Arc::clone(&shared),
             Arc::clone(&self.spawner),
@@ -176,6 +191,7 @@ impl ExecBackend for Local {
             launched.stdout,
             launched.stderr,
             &request,
+            sandboxed,
             self.config.close_streams_after_exit,
         );
         let mut supervisor = supervisor.map_err(|error| OsError::new("watch a process", error))?;
@@ -187,7 +203,7 @@ impl ExecBackend for Local {
             process_id,
             control: Arc::new(LocalControl::new(Arc::clone(&shared), Arc::clone(&self.registry))),
             events: Box::pin(EventReader::new(shared)),
-            sandbox_type: Some("none".into()),
+            sandbox_type: Some(sandbox_type.into()),
         })
     }
 
@@ -251,6 +267,9 @@ impl Drop for Local {
         }
     }
 }
+
+/// The wire's name for the absence of a sandbox.
+const NO_SANDBOX: &str = "none";
 
 /// How long killed processes may take to be gone when a place is closed.
 const CLOSE_MARGIN: std::time::Duration = std::time::Duration::from_secs(2);

@@ -90,9 +90,9 @@ impl EventQueue {
     }
 
     /// Adds the exit.
-    pub(super) fn push_exited(&self, status: ExitStatus) {
+    pub(super) fn push_exited(&self, status: ExitStatus, sandbox_denied: bool) {
         let mut state = self.lock();
-        state.push(|seq| Event::Exited(Exited { seq, status, sandbox_denied: false }));
+        state.push(|seq| Event::Exited(Exited { seq, status, sandbox_denied }));
         let reader = state.reader.take();
         drop(state);
         wake(reader);

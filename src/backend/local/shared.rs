@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -13,6 +13,7 @@ use super::output::EventQueue;
 use super::stop::{Action, Stop};
 use crate::backend::Terminate;
 use crate::request::{ProcessId, Signal};
+use crate::sandbox::{Denial, Enforcement};
 use crate::time::now;
 
 /// One process, as all of its parties see it.
@@ -22,6 +23,10 @@ pub(super) struct Shared {
     pub(super) os_id: u32,
     pub(super) has_terminal: bool,
     pub(super) events: EventQueue,
+    /// What the sandbox enforces.
+    pub(super) enforcement: Enforcement,
+    /// What it denied, set before the exit is told.
+    denial: OnceLock<Denial>,
     control: Mutex<Control>,
     supervisor: AtomicWaker,
     /// The supervisor gathers small output by the clock, which input ends.
@@ -51,9 +56,12 @@ impl Shared {
         child: Child,
         input: Input,
         has_terminal: bool,
+        enforcement: Enforcement,
         events: EventQueue,
     ) -> Self {
         Self {
+            enforcement,
+            denial: OnceLock::new(),
             process_id,
             os_id: child.id(),
             has_terminal,
@@ -71,6 +79,16 @@ impl Shared {
             gathering: AtomicBool::new(false),
             input_written: AtomicBool::new(false),
         }
+    }
+
+    /// What the sandbox denied, and on which evidence; told once.
+    pub(super) fn note_denial(&self, denial: Denial) {
+        self.denial.get_or_init(|| denial);
+    }
+
+    /// The same, if it denied anything, or something else was seen.
+    pub(super) fn denial(&self) -> Option<Denial> {
+        self.denial.get().filter(|denial| denial.denied || !denial.evidence.is_empty()).cloned()
     }
 
     pub(super) fn control(&self) -> MutexGuard<'_, Control> {

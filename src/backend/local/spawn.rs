@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::config::LocalConfig;
+use super::os;
 #[cfg(target_os = "linux")]
-use super::os::{self, ContainerPlan};
+use super::os::ContainerPlan;
 use crate::env_policy::EnvMap;
 use crate::error::{InvalidRequest, SpawnError, Unsupported};
 use crate::request::{ExecRequest, Stdin, TerminalSize};
-use crate::sandbox::SandboxError;
 
 /// All that a launch needs, checked and computed: nothing of the host's is read after this.
 pub(super) struct LaunchPlan {
@@ -31,7 +31,8 @@ pub(super) struct LaunchPlan {
     pub(super) exit_by_thread: bool,
     #[cfg(target_os = "linux")]
     pub(super) container: Option<ContainerPlan>,
-    #[cfg(target_os = "linux")]
+    /// The sandbox that it runs in, once it is prepared.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "none can be prepared there"))]
     pub(super) sandbox: Option<os::sandbox::SandboxPlan>,
 }
 
@@ -43,9 +44,6 @@ impl LaunchPlan {
     /// What is wrong with the request, before anything was started.
     pub(super) fn new(request: &ExecRequest, config: &LocalConfig) -> Result<Self, SpawnError> {
         request.validate()?;
-        if request.sandbox.is_some() {
-            return Err(SandboxError::Unsupported.into());
-        }
         if request.contain && !CONTAINS {
             return Err(Unsupported { feature: "containing a process", place: "this system".into() }.into());
         }
@@ -75,7 +73,6 @@ impl LaunchPlan {
                 #[cfg(test)]
                 no_namespaces: config.no_namespaces,
             }),
-            #[cfg(target_os = "linux")]
             sandbox: None,
         })
     }

@@ -20,6 +20,7 @@ use super::buffers::Buffers;
 use super::gather::{self, Change, Gather};
 use super::os::{Child, ExitWatch, OutputReader};
 use super::registry::Registration;
+use super::sandbox::Sandboxed;
 use super::shared::Shared;
 use super::spawner::Spawner;
 use super::stop::Action;
@@ -36,6 +37,8 @@ pub(super) struct Supervisor {
     spawner: Arc<Spawner>,
     buffers: Arc<Buffers>,
     registration: Option<Registration>,
+    /// None without a sandbox.
+    sandbox: Option<Sandboxed>,
     streams: [Option<Stream>; 2],
     /// The stream that is read first: the one for which there was no room the last time.
     first: usize,
@@ -55,6 +58,12 @@ pub(super) struct Supervisor {
 #[derive(Debug)]
 enum Phase {
     Running(ExitWatch),
+    /// It has ended, and the exit is not told yet: in a sandbox, what was written last is waited for a moment, since it tells
+    /// of denials.
+    Ending {
+        at: Instant,
+        status: ExitStatus,
+    },
     /// It has ended, and streams are open.
     Exited {
         at: Instant,
@@ -88,6 +97,7 @@ impl Supervisor {
         stdout: OutputReader,
         stderr: Option<OutputReader>,
         request: &ExecRequest,
+        sandbox: Option<Sandboxed>,
         close_streams_after_exit: Option<Duration>,
     ) -> io::Result<Self> {
         let first = if stderr.is_some() { OutputStream::Stdout } else { OutputStream::Pty };
@@ -96,6 +106,7 @@ impl Supervisor {
             spawner,
             buffers,
             registration: None,
+            sandbox,
             streams: [Some(Stream::new(stdout, first)), stderr.map(|reader| Stream::new(reader, OutputStream::Stderr))],
             first: 0,
             phase: Phase::Over,
@@ -232,6 +243,9 @@ impl Supervisor {
                     stream.enlarged = true;
                     stream.reader.enlarge();
                 }
+                if let Some(sandbox) = &mut self.sandbox {
+                    sandbox.feed(stream.name, &bytes);
+                }
                 let sum = self.shared.events.push_output(stream.name, bytes);
                 if self.output_limit.is_some_and(|limit| sum > limit) {
                     self.exceed_output();
@@ -315,7 +329,7 @@ impl Supervisor {
         };
         // Nobody can say how it ended if the host has reaped it itself, or ignores the ends of its children.
         let status = status.ok().flatten().unwrap_or(ExitStatus::unknown());
-        self.phase = Phase::Exited { at: now };
+        self.phase = Phase::Ending { at: now, status };
         self.time_limit = None;
         self.end_gathering();
         let more = self.read_all(cx, now);
@@ -328,8 +342,24 @@ impl Supervisor {
         } else {
             drop(control);
         }
-        self.shared.events.push_exited(status.with_limit(self.limit_exceeded));
         more
+    }
+
+    /// Reports the exit: at once without a sandbox, else when all output is there, or has had its time.
+    fn report_exit(&mut self, now: Instant) {
+        let Phase::Ending { at, status } = self.phase else { return };
+        let status = status.with_limit(self.limit_exceeded);
+        let mut denied = false;
+        if let Some(sandbox) = &mut self.sandbox {
+            if self.streams.iter().any(Option::is_some) && now < at + CLASSIFY_GRACE {
+                return;
+            }
+            let denial = sandbox.finish(status);
+            denied = denial.denied;
+            self.shared.note_denial(denial);
+        }
+        self.shared.events.push_exited(status, denied);
+        self.phase = Phase::Exited { at };
     }
 
     /// Looks whether the streams have ended or are to be given up, and reports that.
@@ -425,6 +455,7 @@ impl Supervisor {
         let time_limit = self.time_limit.map(|(deadline, _)| deadline);
         let linger = match self.phase {
             Phase::Lingering { look_at, .. } => Some(look_at),
+            Phase::Ending { at, .. } => Some(at + CLASSIFY_GRACE),
             _ => None,
         };
         // Without room the reader wakes us.
@@ -481,6 +512,7 @@ impl Future for Supervisor {
         }
         let mut again = this.read(cx, now);
         again |= this.look_for_exit(cx, now);
+        this.report_exit(now);
         this.look_for_close(cx, now);
         this.linger(now);
         if matches!(this.phase, Phase::Over) {
@@ -515,6 +547,8 @@ impl Drop for Supervisor {
 const READS_A_POLL: u32 = 8;
 /// More than the largest pipe holds.
 const MOST_THERE: usize = 2 << 20;
+/// How long after the exit of a sandboxed process its last output may take, which tells of denials.
+const CLASSIFY_GRACE: Duration = Duration::from_millis(20);
 /// How long after a kill the ends of the other members of the group may take to show.
 const SETTLE: Duration = Duration::from_millis(50);
 const FIRST_LINGER_PAUSE: Duration = Duration::from_millis(2);

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Reply;
 use super::events::{EventSink, Events};
+use super::process::RemoteProcess;
 use crate::core::session::{Answer, Failure, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
 
@@ -68,10 +69,12 @@ impl Link {
         Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1) })
     }
 
-    /// A fresh name for a process, and the receiving end of its events.
-    pub(super) fn route(self: &Arc<Self>) -> (RouteKey, Events) {
+    /// A fresh name for a process, the receiving end of its events, and the means to act on it.
+    pub(super) fn route(self: &Arc<Self>) -> (RouteKey, Events, RemoteProcess) {
         let route = RouteKey(self.next_route.fetch_add(1, Ordering::Relaxed));
-        (route, Events::new(Arc::clone(self), route))
+        let denial = Arc::default();
+        let events = Events::new(Arc::clone(self), route, &denial);
+        (route, events, RemoteProcess::new(Arc::clone(self), route, denial))
     }
 
     /// Sends a command; false if the task has ended, and then it has no meaning any more.

@@ -364,6 +364,11 @@ impl Driver {
                         sink.send(Ok(event));
                     }
                 }
+                SessionEvent::Denial { route, denial } => {
+                    if let Some(sink) = self.sinks.get(&route) {
+                        sink.note_denial(denial);
+                    }
+                }
                 SessionEvent::Failed { route, error } => {
                     if let Some(sink) = self.sinks.get(&route) {
                         sink.send(Err(error));

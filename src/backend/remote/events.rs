@@ -4,8 +4,8 @@
 //! it knows from the [`Meter`]. So nothing is locked and nobody waits on the path of a chunk.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
@@ -15,6 +15,7 @@ use super::command::{Command, Link};
 use crate::core::session::{Consumption, RouteKey};
 use crate::error::{Sent, WaitError};
 use crate::event::Event;
+use crate::sandbox::Denial;
 
 /// The reader's end: the event stream of a process. Dropping it tells the peer that nobody wants the output.
 #[derive(Debug)]
@@ -31,10 +32,11 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(link: Arc<Link>, route: RouteKey) -> Self {
+    /// `denial` is where the evidence of a denial is put.
+    pub(super) fn new(link: Arc<Link>, route: RouteKey, denial: &Arc<OnceLock<Denial>>) -> Self {
         let (sender, queue) = mpsc::unbounded_channel();
         let meter = Arc::new(Meter::default());
-        let sink = Some(EventSink { sender, meter: Arc::clone(&meter) });
+        let sink = Some(EventSink { sender, meter: Arc::clone(&meter), denial: Arc::clone(denial) });
         Self { queue, sink, meter, link, route, unreported_bytes: 0, unreported_events: 0, finished: false }
     }
 
@@ -103,12 +105,18 @@ impl Drop for Events {
 pub(super) struct EventSink {
     sender: mpsc::UnboundedSender<Result<Event, WaitError>>,
     meter: Arc<Meter>,
+    denial: Arc<OnceLock<Denial>>,
 }
 
 impl EventSink {
     /// Hands over an event. A reader that is gone has said so by a command.
     pub(super) fn send(&self, event: Result<Event, WaitError>) {
         let _ = self.sender.send(event);
+    }
+
+    /// Keeps the evidence of a denial for whoever asks, once the exit has come. A process exits once.
+    pub(super) fn note_denial(&self, denial: Denial) {
+        self.denial.get_or_init(|| denial);
     }
 
     /// What the reader has taken since the start.

@@ -273,8 +273,7 @@ impl Remote {
     /// can be attached to again.
     pub async fn attach(&self, process_id: ProcessId, after_seq: u64) -> Result<Spawned, WaitError> {
         let link = &self.place.link();
-        let (route, mut events) = link.route();
-        let control = RemoteProcess::new(Arc::clone(link), route);
+        let (route, mut events, control) = link.route();
         // Declared last, so dropped first: nothing of the process is to count as read.
         let abandon = AbandonOnDrop::new(Arc::clone(link), route);
         let op = Op::Attach { process_id: process_id.clone(), after_seq };
@@ -352,8 +351,7 @@ impl ExecBackend for Remote {
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
         let link = &self.place.link();
         let process_id = request.requested_id().cloned().unwrap_or_else(ProcessId::random);
-        let (route, mut events) = link.route();
-        let control = RemoteProcess::new(Arc::clone(link), route);
+        let (route, mut events, control) = link.route();
         let abandon = AbandonOnDrop::new(Arc::clone(link), route);
         let op = Op::Start { request: Box::new(request.process_id(process_id.clone())) };
         match link.call_with_events(route, op, &mut events).await? {
@@ -412,8 +410,10 @@ fn sign_of_life() -> Op {
     Op::Ask(Box::new(Ask { method: method::Status::NAME, cleanup: true, on: None, encode: Box::new(encode) }))
 }
 
-fn spawned(process_id: ProcessId, control: RemoteProcess, events: events::Events, started: Started) -> Spawned {
-    Spawned { process_id, control: Arc::new(control), events: Box::pin(events), sandbox_type: started.sandbox_type }
+fn spawned(process_id: ProcessId, mut control: RemoteProcess, events: events::Events, started: Started) -> Spawned {
+    let Started { sandbox_type, enforcement } = started;
+    control.set_enforcement(enforcement);
+    Spawned { process_id, control: Arc::new(control), events: Box::pin(events), sandbox_type }
 }
 
 /// How far the handshake is.

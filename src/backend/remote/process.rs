@@ -1,6 +1,6 @@
 //! The means to act on a process on the other side.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -11,22 +11,39 @@ use crate::backend::{ProcessControl, Terminate};
 use crate::core::session::{Answer, Op, RouteKey};
 use crate::error::{Sent, SignalError, WriteError};
 use crate::request::{Signal, TerminalSize};
+use crate::sandbox::{Denial, Enforcement};
 
 /// Acts on one process over its connection.
 #[derive(Debug)]
 pub(super) struct RemoteProcess {
     link: Arc<Link>,
     route: RouteKey,
+    /// What the sandbox enforces, if the peer has said so.
+    enforcement: Option<Enforcement>,
+    /// The evidence of a denial, which the connection's task puts there before it hands out the exit.
+    denial: Arc<OnceLock<Denial>>,
 }
 
 impl RemoteProcess {
-    pub(super) const fn new(link: Arc<Link>, route: RouteKey) -> Self {
-        Self { link, route }
+    pub(super) const fn new(link: Arc<Link>, route: RouteKey, denial: Arc<OnceLock<Denial>>) -> Self {
+        Self { link, route, enforcement: None, denial }
+    }
+
+    pub(super) fn set_enforcement(&mut self, enforcement: Option<Enforcement>) {
+        self.enforcement = enforcement;
     }
 }
 
 #[async_trait::async_trait]
 impl ProcessControl for RemoteProcess {
+    fn enforcement(&self) -> Option<Enforcement> {
+        self.enforcement.clone()
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        self.denial.get().cloned()
+    }
+
     async fn write(&self, data: Bytes) -> Result<(), WriteError> {
         match self.link.call_on(self.route, Op::Write { data }).await? {
             Answer::Done => Ok(()),

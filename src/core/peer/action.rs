@@ -16,7 +16,7 @@ use crate::http::{Headers, HttpError, HttpRequest};
 use crate::info::EnvironmentInfo;
 use crate::path_uri::PathUri;
 use crate::request::{ExecRequest, Signal, TerminalSize};
-use crate::sandbox::SandboxIntent;
+use crate::sandbox::{Enforcement, SandboxIntent};
 
 /// Something for the driver to do, in the order in which it is handed out. Each with a matching [`Completion`] is
 /// reported back by it.
@@ -56,6 +56,13 @@ pub(crate) enum Action {
     ForgetHttp { exchange: HttpKey },
     /// Drop all of them. Ends in nothing.
     ForgetAllHttp,
+}
+
+/// What a backend says of a process that it has started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StartFacts {
+    pub(crate) sandbox_type: Option<String>,
+    pub(crate) enforcement: Option<Enforcement>,
 }
 
 /// Names an HTTP request and its response; never used again.
@@ -197,7 +204,7 @@ pub(crate) enum FileResult {
 #[derive(Debug)]
 pub(crate) enum Completion {
     /// The process runs, with this sandbox, or could not be started.
-    Started { process: ProcessKey, result: Result<Option<String>, SpawnError> },
+    Started { process: ProcessKey, result: Result<StartFacts, SpawnError> },
     /// A write or the closing of standard input is done.
     StdinDone { process: ProcessKey, result: Result<(), WriteError> },
     /// A resize or a signal is done.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::action::{Action, Completion};
+use super::action::{Action, Completion, StartFacts};
 use super::fault::Fault;
 use super::process::{Phase, Process, ProcessKey, WaitingRead};
 use super::reply::{self, Reply};
@@ -18,7 +18,7 @@ use crate::time::Instant;
 use crate::wire::codec::hot::OutputEncoder;
 use crate::wire::environment::ConfigReadParams;
 use crate::wire::extension::{CloseStdinStatus, ListResult, ListedProcess, ResizeParams};
-use crate::wire::process::{NO_SANDBOX, ReadParams, StartParams, TerminateParams, WriteParams, WriteStatus};
+use crate::wire::process::{ReadParams, StartParams, TerminateParams, WriteParams, WriteStatus};
 
 impl Peer {
     /// Carries out a request, or lets it wait for the start of its process.
@@ -126,19 +126,20 @@ impl Peer {
             closed_place: None,
             forget_at: None,
             in_round: false,
+            denial: None,
         });
         self.actions.push_back(Action::Start { process, request: Box::new(request) });
     }
 
-    fn started(&mut self, now: Instant, key: ProcessKey, result: Result<Option<String>, SpawnError>) {
+    fn started(&mut self, now: Instant, key: ProcessKey, result: Result<StartFacts, SpawnError>) {
+        let with_reports = self.features().sandbox;
         let Some(process) = self.processes.get_mut(key) else { return };
         match result {
-            Ok(sandbox_type) => {
+            Ok(facts) => {
                 let Phase::Starting { call, held } = std::mem::replace(&mut process.phase, Phase::Started) else {
                     return;
                 };
-                let sandbox_type = sandbox_type.or_else(|| Some(NO_SANDBOX.into()));
-                let reply = reply::start_result(process.id.clone(), sandbox_type);
+                let reply = reply::start_result(process.id.clone(), facts, with_reports);
                 self.answer(call, reply);
                 self.dispatch_held(now, held);
             }
@@ -182,7 +183,7 @@ impl Peer {
     fn read(&mut self, now: Instant, call: Call, params: &ReadParams) {
         let serial = self.next_read;
         self.next_read += 1;
-        let with_facts = self.features().exit;
+        let features = self.features();
         let Some((key, process)) = self.process_of(&params.process_id) else {
             return self.answer(call, Reply::Fault(Fault::unknown_process(&params.process_id)));
         };
@@ -190,7 +191,7 @@ impl Peer {
         let wait = Duration::from_millis(params.wait_ms.unwrap_or(0));
         if wait.is_zero() || process.log.is_readable(after_seq) {
             let reading = process.log.read(after_seq, params.max_bytes);
-            let reply = reply::read_result(process, reading, with_facts);
+            let reply = reply::read_result(process, reading, features);
             return self.answer(call, reply);
         }
         // A wait beyond the end of time has no end but an event.
@@ -225,10 +226,10 @@ impl Peer {
     }
 
     fn end_read(&mut self, key: ProcessKey, read: WaitingRead) {
-        let with_facts = self.features().exit;
+        let features = self.features();
         let Some(process) = self.processes.get_mut(key) else { return };
         let reading = process.log.read(read.after_seq, read.max_bytes);
-        let reply = reply::read_result(process, reading, with_facts);
+        let reply = reply::read_result(process, reading, features);
         self.answer(read.call, reply);
     }
 

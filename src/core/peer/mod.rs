@@ -61,7 +61,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub(crate) use self::action::{Action, Completion, FileJob, FileKey, FileResult, HttpHead, HttpKey, Ticket};
+pub(crate) use self::action::{
+    Action, Completion, FileJob, FileKey, FileResult, HttpHead, HttpKey, StartFacts, Ticket,
+};
 pub(crate) use self::fault::Fault;
 use self::files::Files;
 use self::http::Http;
@@ -81,6 +83,7 @@ use crate::event::Event;
 use crate::fs::Symlinks;
 use crate::info::{EnvironmentInfo, Features};
 use crate::request::ProcessId;
+use crate::sandbox::Denial;
 use crate::time::{Instant, after};
 use crate::wire;
 use crate::wire::RequestId;
@@ -475,6 +478,13 @@ impl Peer {
             && let Some(key) = self.processes.key(&write.process_id)
         {
             self.with_stdin(key, StdinQueue::handle_refusal);
+        }
+    }
+
+    /// The evidence of a denial, before the exit that it belongs to.
+    pub(crate) fn handle_denial(&mut self, key: ProcessKey, denial: &Denial) {
+        if let Some(process) = self.processes.get_mut(key) {
+            process.denial = Some(denial.into());
         }
     }
 

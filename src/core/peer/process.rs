@@ -10,6 +10,7 @@ use crate::request::ProcessId;
 use crate::time::Instant;
 use crate::wire::codec::hot::OutputEncoder;
 use crate::wire::extension::ProcessState;
+use crate::wire::sandbox::DenialReport;
 
 /// Names a process of a session for as long as the server knows it; never used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,8 @@ pub(super) struct Process {
     pub(super) in_round: bool,
     /// Writes its output notifications.
     pub(super) encoder: OutputEncoder,
+    /// On which evidence its sandbox denied something.
+    pub(super) denial: Option<DenialReport>,
 }
 
 /// How far the start is. What comes later is in the log.

@@ -2,22 +2,25 @@
 
 use bytes::Bytes;
 
+use super::action::StartFacts;
 use super::fault::Fault;
 use super::process::Process;
 use super::request::Offers;
 use crate::core::replay::Reading;
 use crate::fs::Block;
-use crate::info::EnvironmentInfo;
+use crate::info::{EnvironmentInfo, Features};
 use crate::path_uri::PathUri;
 use crate::request::ProcessId;
 use crate::wire::codec::{self, hot};
 use crate::wire::environment::{self, ConfigReadResult, EnvironmentStatus, StatusResult};
-use crate::wire::extension::{CloseStdinResult, CloseStdinStatus, ExitedExtension, ListResult, Offer, ReadExtension};
+use crate::wire::extension::{
+    CloseStdinResult, CloseStdinStatus, ExitedExtension, ListResult, Offer, ReadExtension, StartedExtension,
+};
 use crate::wire::fs;
 use crate::wire::http;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::Empty;
-use crate::wire::process::{ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};
+use crate::wire::process::{NO_SANDBOX, ReadChunk, ReadResult, StartResult, TerminateResult, WriteResult, WriteStatus};
 use crate::wire::{Base64, RequestId};
 
 /// An answer without its id.
@@ -126,7 +129,8 @@ pub(super) fn id_bytes(id: &RequestId) -> usize {
 const FIXED: usize = 256;
 
 /// The answer to a read.
-pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool) -> Reply {
+pub(super) fn read_result(process: &Process, reading: Reading, features: Features) -> Reply {
+    let (with_facts, with_reports) = (features.exit, features.sandbox);
     let log = &process.log;
     let exit = log.exit();
     let ended = exit.and_then(|exit| ExitedExtension::of(exit.status)).unwrap_or_default();
@@ -140,6 +144,7 @@ pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool)
         timed_out: ended.timed_out,
         limit: ended.limit,
         cut: log.close().is_some_and(|close| close.cut),
+        denial: process.denial.clone().filter(|_| with_reports),
     });
     Reply::Read(Box::new(ReadResult {
         chunks: reading
@@ -157,8 +162,14 @@ pub(super) fn read_result(process: &Process, reading: Reading, with_facts: bool)
     }))
 }
 
-pub(super) fn start_result(process_id: ProcessId, sandbox_type: Option<String>) -> Reply {
-    Reply::Start(Box::new(StartResult { process_id, sandbox_type }))
+/// The answer to a start. A backend that does not say whether there is a sandbox has none.
+pub(super) fn start_result(process_id: ProcessId, facts: StartFacts, with_reports: bool) -> Reply {
+    let StartFacts { sandbox_type, enforcement } = facts;
+    let longarm = enforcement
+        .filter(|_| with_reports)
+        .map(|enforcement| StartedExtension { enforcement: Some(enforcement.into()) });
+    let sandbox_type = sandbox_type.or_else(|| Some(NO_SANDBOX.into()));
+    Reply::Start(Box::new(StartResult { process_id, sandbox_type, longarm }))
 }
 
 /// The facts of the place as this server passes them on. Flags of the backend are not among them: they are about methods,

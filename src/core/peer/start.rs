@@ -7,7 +7,7 @@ use crate::env_policy::ShellEnvPolicy;
 use crate::error::{InvalidRequest, SpawnError};
 use crate::info::Features;
 use crate::request::{ExecRequest, Stdin, TerminalSize};
-use crate::sandbox::{SandboxError, SandboxIntent};
+use crate::sandbox::{ManagedNetworkFacts, SandboxError, SandboxIntent, WindowsSandboxLevel};
 use crate::wire::extension::StartExtension;
 use crate::wire::process::StartParams;
 
@@ -28,8 +28,17 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         }
     }
     let sandbox = params.sandbox.as_ref().map(|sandbox| intent(sandbox.as_json())).transpose()?.flatten();
-    if params.enforce_managed_network && sandbox.is_none() {
-        return Err(unavailable("a managed network (enforceManagedNetwork) cannot be enforced without a sandbox"));
+    let managed_network = match &params.managed_network {
+        Some(facts) => Some(
+            serde_json::from_str::<ManagedNetworkFacts>(facts.as_json())
+                .map_err(|error| Fault::invalid_params(format!("managedNetwork is invalid: {error}")))?,
+        ),
+        None => None,
+    };
+    if params.enforce_managed_network && (sandbox.is_none() || managed_network.is_none()) {
+        let lacks = if sandbox.is_none() { "a sandbox" } else { "managedNetwork" };
+        let message = format!("a managed network (enforceManagedNetwork) cannot be enforced without {lacks}");
+        return Err(unavailable(&message));
     }
     if params.process_id.as_str().len() > MAX_PROCESS_ID_BYTES {
         return Err(Fault::invalid_params(format!("processId is longer than {MAX_PROCESS_ID_BYTES} bytes")));
@@ -75,7 +84,10 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         request = request.contain(true);
     }
     if let Some(sandbox) = sandbox {
-        request = request.sandbox(sandbox);
+        request = request.sandbox(sandbox).enforce_managed_network(params.enforce_managed_network);
+        if let Some(facts) = managed_network {
+            request = request.managed_network(facts);
+        }
     }
     request.validate().map_err(|error| Fault::invalid_params(error.to_string()))?;
     Ok(request)
@@ -114,10 +126,13 @@ fn unavailable(message: &str) -> Fault {
 /// What the sandbox asks for, or nothing if it asks for no restriction at all. Whether it can be enforced is the
 /// backend's to say: one that cannot refuses the start.
 fn intent(json: &str) -> Result<Option<SandboxIntent>, Fault> {
-    match SandboxIntent::from_json(json) {
-        Ok(intent) => Ok((!intent.restricts_nothing()).then_some(intent)),
+    let intent = match SandboxIntent::from_json(json) {
+        Ok(intent) => intent,
         // In the same words as for any other member.
-        Err(SandboxError::Invalid { reason }) => Err(Fault::invalid_params(reason)),
-        Err(other) => Err(SpawnError::from(other).into()),
-    }
+        Err(SandboxError::Invalid { reason }) => return Err(Fault::invalid_params(reason)),
+        Err(other) => return Err(SpawnError::from(other).into()),
+    };
+    // Of a container the backend has to say that it has none.
+    let nothing = intent.restricts_nothing() && intent.windows_sandbox_level != WindowsSandboxLevel::Mxc;
+    Ok((!nothing).then_some(intent))
 }

@@ -140,7 +140,7 @@ impl Rig {
     }
 
     fn started(&mut self, key: ProcessKey) {
-        self.complete(Completion::Started { process: key, result: Ok(None) });
+        self.complete(Completion::Started { process: key, result: Ok(StartFacts::default()) });
     }
 
     /// Starts a process and takes the answer.

@@ -5,10 +5,13 @@ use bytes::Bytes;
 use super::process::{Phase, ProcessKey};
 use super::{Peer, Turn, reply};
 use crate::core::replay::Unsent;
+use crate::info::Features;
+use crate::status::ExitStatus;
 use crate::wire::codec;
 use crate::wire::extension::{ClosedExtension, ExitedExtension};
 use crate::wire::method;
 use crate::wire::process::{ClosedParams, ExitedParams};
+use crate::wire::sandbox::DenialReport;
 
 impl Peer {
     /// The next message for the client: an answer, or else, if there is `room`, one event of the process, or one piece of
@@ -75,7 +78,7 @@ impl Peer {
                 seq,
                 exit_code: exit.status.wire_code(),
                 sandbox_denied: Some(exit.sandbox_denied),
-                longarm: if features.exit { ExitedExtension::of(exit.status) } else { None },
+                longarm: exited_extension(features, exit.status, process.denial.as_ref()),
             }),
             Unsent::Close(close) => codec::encode_notification::<method::Closed>(&ClosedParams {
                 process_id: process.id.clone(),
@@ -91,5 +94,14 @@ impl Peer {
         process.log.mark_sent(seq);
         self.enter_round(key);
         Some(message)
+    }
+}
+
+/// What of an exit the plain wire does not say, for a client of these features.
+fn exited_extension(features: Features, status: ExitStatus, denial: Option<&DenialReport>) -> Option<ExitedExtension> {
+    let facts = if features.exit { ExitedExtension::of(status) } else { None };
+    match denial.filter(|_| features.sandbox) {
+        Some(denial) => Some(ExitedExtension { denial: Some(denial.clone()), ..facts.unwrap_or_default() }),
+        None => facts,
     }
 }

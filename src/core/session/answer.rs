@@ -89,7 +89,10 @@ impl Session {
                     self.kill(key);
                 }
                 self.update(now, key);
-                let started = |result: StartResult| Answer::Started(Started { sandbox_type: result.sandbox_type });
+                let started = |result: StartResult| {
+                    let enforcement = result.longarm.and_then(|extension| extension.enforcement).map(Into::into);
+                    Answer::Started(Started { sandbox_type: result.sandbox_type, enforcement })
+                };
                 self.answer(token, result.map(started));
             }
         }

@@ -10,13 +10,14 @@ use super::{ACK_DELAY, Cleanup, PAUSE, Session, SessionEvent};
 use crate::error::{PeerMisbehaved, RpcError, WaitError};
 use crate::event::{Closed, Event, Output, OutputStream};
 use crate::request::ProcessId;
-use crate::status::LimitExceeded;
+use crate::status::{ExitStatus, LimitExceeded};
 use crate::time::Instant;
 use crate::wire::codec::Payload;
 use crate::wire::fs::MissingChangedParams;
 use crate::wire::http::{BodyDeltaParams, MAX_DELTA_BYTES};
 use crate::wire::method::{self, Method, Notification, Read};
 use crate::wire::process::{ClosedParams, ExitedParams, OutputParams, ReadResult, TerminateParams};
+use crate::wire::sandbox::DenialReport;
 
 impl Session {
     pub(super) fn handle_notification(&mut self, now: Instant, method: &str, params: Payload<'_>) {
@@ -29,6 +30,8 @@ impl Session {
             method::Exited::NAME => params.decode::<ExitedParams>().map(|params| {
                 if let Some(route) = self.route_of(&params.process_id) {
                     let fact = exit_fact(&params);
+                    let denied = params.sandbox_denied.unwrap_or(false);
+                    self.note_denial(route, denied, params.longarm.and_then(|extension| extension.denial));
                     self.with_inbox(now, route, |inbox, out| inbox.exited(now, fact, out));
                 }
             }),
@@ -183,9 +186,13 @@ impl Session {
             Err(error) => Err(read_error(error, process_id)),
         };
         match (attaching, result) {
-            (None, Ok(result)) => self.with_inbox(now, key, |inbox, out| inbox.handle_read(now, &result, out)),
+            (None, Ok(mut result)) => {
+                self.note_denial_read(key, &mut result);
+                self.with_inbox(now, key, |inbox, out| inbox.handle_read(now, &result, out));
+            }
             (None, Err(error)) => self.with_inbox(now, key, |inbox, out| inbox.handle_read_error(now, error, out)),
-            (Some(token), Ok(result)) => {
+            (Some(token), Ok(mut result)) => {
+                self.note_denial_read(key, &mut result);
                 self.answer(token, Ok(Answer::Started(super::op::Started::default())));
                 self.with_inbox(now, key, |inbox, out| inbox.handle_read(now, &result, out));
             }
@@ -194,6 +201,19 @@ impl Session {
                 self.answer(token, Err(wait_failure(error)));
             }
         }
+    }
+
+    /// Tells the evidence of a denial, before the exit that it belongs to is told.
+    fn note_denial(&mut self, key: RouteKey, denied: bool, denial: Option<DenialReport>) {
+        if let Some(denial) = denial {
+            self.events.push_back(SessionEvent::Denial { route: key, denial: denial.into_denial(denied) });
+        }
+    }
+
+    /// The same, of a read.
+    fn note_denial_read(&mut self, key: RouteKey, result: &mut ReadResult) {
+        let denial = result.longarm.as_mut().and_then(|extension| extension.denial.take());
+        self.note_denial(key, result.sandbox_denied, denial);
     }
 
     /// Lets the inbox of a process work, and does what follows from it.
@@ -370,7 +390,8 @@ impl Route {
 const LAST_ACKS: usize = 256;
 
 fn exit_fact(params: &ExitedParams) -> ExitFact {
-    let status = params.longarm.unwrap_or_default().status(params.exit_code);
+    let extension = params.longarm.as_ref();
+    let status = extension.map_or_else(|| ExitStatus::from_wire(params.exit_code), |it| it.status(params.exit_code));
     ExitFact { seq: params.seq, status, sandbox_denied: params.sandbox_denied }
 }
 

@@ -63,6 +63,7 @@ use crate::error::{ConnectError, Disconnected, PeerMisbehaved, RpcError, Sent, W
 use crate::event::Event;
 use crate::info::Features;
 use crate::request::ProcessId;
+use crate::sandbox::Denial;
 use crate::time::{Instant, after};
 use crate::wire::codec::{self, Message, Payload, hot};
 use crate::wire::extension::AckParams;
@@ -220,6 +221,8 @@ pub(crate) enum SessionEvent {
     Answer { token: Token, result: Result<Answer, Failure> },
     /// An event for the reader of a process.
     Event { route: RouteKey, event: Event },
+    /// The evidence of a denial, before the exit that it belongs to.
+    Denial { route: RouteKey, denial: Denial },
     /// The last thing that the reader of a process hears.
     Failed { route: RouteKey, error: WaitError },
     /// The paths of a watch may exist now.

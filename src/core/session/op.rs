@@ -9,6 +9,7 @@ use super::link::LinkId;
 use crate::error::{Busy, Disconnected, InvalidRequest, PeerMisbehaved, RpcError, SpawnError, Unsupported};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
+use crate::sandbox::Enforcement;
 use crate::wire::RequestId;
 
 /// Names one process on this connection, for as long as the connection lives. Unlike a process id, it is never used
@@ -119,6 +120,8 @@ impl Answer {
 pub(crate) struct Started {
     /// The type of sandbox, if the peer says.
     pub(crate) sandbox_type: Option<String>,
+    /// What it enforces, if the peer says.
+    pub(crate) enforcement: Option<Enforcement>,
 }
 
 /// Why a call yields nothing: the errors of all operations.

@@ -11,9 +11,8 @@ use crate::error::{InvalidRequest, Unsupported};
 use crate::info::{EnvironmentInfo, Features};
 use crate::path_uri::{PathConvention, PathUri, PathUriError};
 use crate::request::{ExecRequest, ProcessId, RequestPath, Stdin, TerminalSize};
-use crate::sandbox::SandboxError;
 use crate::wire::extension::StartExtension;
-use crate::wire::process::StartParams;
+use crate::wire::process::{RawObject, StartParams};
 
 /// Whether the request can only be judged, or turned into a start, with what the peer says of itself.
 pub(super) fn needs_answer(request: &ExecRequest) -> bool {
@@ -36,9 +35,6 @@ pub(super) fn params(
     features: Features,
 ) -> Result<StartParams, Failure> {
     request.validate()?;
-    if request.requested_sandbox().is_some() {
-        return Err(Failure::Spawn(Box::new(SandboxError::Unsupported.into())));
-    }
     let argv = request.argv().iter().enumerate();
     let argv = argv.map(|(index, arg)| text(arg, || format!("argv[{index}]"))).collect::<Result<_, _>>()?;
     let arg0 = request.requested_arg0().map(|arg0| text(arg0, || "arg0".into())).transpose()?;
@@ -56,13 +52,23 @@ pub(super) fn params(
         arg0,
         env_policy,
         metadata: request.requested_metadata().cloned().map(Into::into),
-        sandbox: None,
-        enforce_managed_network: false,
-        managed_network: None,
+        sandbox: request.requested_sandbox().map(|intent| raw(&intent.to_json())).transpose()?,
+        enforce_managed_network: request.requires_managed_network(),
+        managed_network: managed_network(request)?,
         network_proxy: None,
         shell_snapshot: None,
         longarm: extension(request, features)?,
     })
+}
+
+fn managed_network(request: &ExecRequest) -> Result<Option<RawObject>, Failure> {
+    let Some(facts) = request.requested_managed_network() else { return Ok(None) };
+    let json = serde_json::to_string(facts).map_err(|error| InvalidRequest::Other(error.to_string()))?;
+    raw(&json).map(Some)
+}
+
+fn raw(json: &str) -> Result<RawObject, Failure> {
+    RawObject::from_json(json).map_err(|reason| Failure::InvalidRequest(InvalidRequest::Other(reason)))
 }
 
 /// Limits that this end must keep, since the peer cannot.

@@ -124,8 +124,11 @@ fn members_of_answers_and_events_are_as_specified() {
         &[("sessionId", Required), ("environmentInfo", Nullable)],
     );
     check::<StartResult>(
-        &json!({"processId": "p", "sandboxType": "none"}),
-        &[("processId", Required), ("sandboxType", Present)],
+        &json!({
+            "processId": "p", "sandboxType": "none",
+            "longarm": {"enforcement": {"level": "partial", "reasons": ["r"], "mechanisms": ["m"], "kernelFacts": ["k"]}},
+        }),
+        &[("processId", Required), ("sandboxType", Present), ("longarm", Nullable)],
     );
     check::<ReadResult>(
         &json!({
@@ -134,6 +137,7 @@ fn members_of_answers_and_events_are_as_specified() {
             "longarm": {
                 "totalBytes": {"stdout": 1, "stderr": 2, "pty": 3}, "offset": 4, "exitSeq": 5, "more": true, "nextSeq": 6,
                 "signal": "KILL", "timedOut": true, "limit": "time", "cut": true,
+                "denial": {"evidence": [{"kind": "signal", "number": 31}]},
             },
         }),
         &[
@@ -153,7 +157,8 @@ fn members_of_answers_and_events_are_as_specified() {
     );
     check::<ExitedParams>(
         &json!({
-            "processId": "p", "seq": 1, "exitCode": i32::MIN, "sandboxDenied": false, "longarm": {"signal": 64, "limit": "output"},
+            "processId": "p", "seq": 1, "exitCode": i32::MIN, "sandboxDenied": false,
+            "longarm": {"signal": 64, "limit": "output", "denial": {"evidence": [{"kind": "protectedName", "path": "/w/.git"}]}},
         }),
         &[
             ("processId", Required),

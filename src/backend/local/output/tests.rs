@@ -130,7 +130,7 @@ fn a_waiting_reader_is_woken_by_whatever_comes() {
     let wakes = |model: &Model| model.wakes.0.load(Ordering::Relaxed);
     let pushes: [fn(&EventQueue); 4] = [
         |events| assert_eq!(events.push_output(OutputStream::Stderr, Bytes::from_static(b"x")), 1),
-        |events| events.push_exited(ExitStatus::exited(0)),
+        |events| events.push_exited(ExitStatus::exited(0), false),
         |events| events.push_closed(false),
         |events| events.fail(WaitError::Closed),
     ];

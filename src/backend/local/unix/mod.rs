@@ -28,11 +28,13 @@ mod platform;
 mod platform;
 mod process;
 #[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "plans are made where requests are")]
 pub(super) mod sandbox;
 mod search;
 mod stream;
 mod terminal;
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use super::unsandboxed as sandbox;
 
 pub(super) use self::classify::classify;
 #[cfg(target_os = "linux")]

@@ -63,6 +63,9 @@ mod terminal;
 mod wait;
 
 #[cfg(windows)]
+pub(super) use super::unsandboxed as sandbox;
+
+#[cfg(windows)]
 pub(super) use self::{
     classify::classify,
     host::{home_dir, host_shell, hostname, login_shell, temporary_directories},

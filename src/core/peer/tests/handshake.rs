@@ -152,6 +152,10 @@ fn the_checks_of_a_start_come_in_their_order() {
     let (code, _, what) = fault(&mut rig, wrong.clone());
     assert_eq!((code, what), (-32602, json!(null)));
     wrong["sandbox"] = json!(null);
+    wrong["managedNetwork"] = json!({"loopbackPorts": "all"});
+    let (code, text, what) = fault(&mut rig, wrong.clone());
+    assert_eq!((code, what), (-32602, json!(null)), "{text}");
+    wrong["managedNetwork"] = json!(null);
     let (code, text, _) = fault(&mut rig, wrong.clone());
     assert_eq!((code, &*text), (-32602, "argv must not be empty"));
     wrong["argv"] = json!(["true", "a\u{0}b"]);
@@ -232,7 +236,21 @@ fn a_sandbox_is_passed_on_unless_it_restricts_nothing() {
     }
     let mut params = start_params("managed");
     params["enforceManagedNetwork"] = json!(true);
-    assert_eq!(rig.call("process/start", params)["error"]["data"]["kind"], "sandboxUnavailable");
+    assert_eq!(rig.call("process/start", params.clone())["error"]["data"]["kind"], "sandboxUnavailable");
+    params["sandbox"] =
+        json!({"permissions": {"type": "external", "network": "restricted"}, "windowsSandboxLevel": "disabled"});
+    assert_eq!(rig.call("process/start", params.clone())["error"]["data"]["kind"], "sandboxUnavailable", "no details");
+    params["managedNetwork"] = json!({"loopbackPorts": [8080], "later": 1});
+    rig.ask("process/start", params);
+    let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
+    assert!(request.requires_managed_network());
+    assert_eq!(request.requested_managed_network().unwrap().loopback_ports, [8080]);
+    // Whoever has no containers has to say so, even for nothing.
+    let mut params = start_params("contained");
+    params["sandbox"] = json!({"permissions": {"type": "disabled"}, "windowsSandboxLevel": "mxc"});
+    rig.ask("process/start", params);
+    let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
+    assert!(request.requested_sandbox().is_some());
     // Without the capabilities these mean nothing.
     let mut params = start_params("ignored");
     params["managedNetwork"] = json!({});
@@ -358,5 +376,36 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
     for (files, http, features) in [(true, true, 11), (true, false, 10), (false, true, 10), (false, false, 9)] {
         let offered = &offered(Features::all(), files, http)["longarm"]["features"];
         assert_eq!(offered.as_array().unwrap().len(), features, "{files} {http}");
+    }
+}
+
+#[test]
+fn reports_of_a_sandbox_go_to_clients_that_want_them() {
+    use crate::sandbox::{Denial, Enforcement, Evidence, Level};
+
+    for wanted in [true, false] {
+        let mut rig = Rig::attached(wanted);
+        rig.ask("process/start", start_params("p"));
+        let Some(Action::Start { process, .. }) = rig.actions.pop_back() else { panic!("a start") };
+        let level = Level::Partial(vec!["no landlock".into()]);
+        let enforcement = Enforcement::new(level, vec!["seccomp".into()], vec!["landlock abi 0".into()]);
+        let facts = StartFacts { sandbox_type: Some("linuxSeccomp".into()), enforcement: Some(enforcement) };
+        rig.complete(Completion::Started { process, result: Ok(facts) });
+        let started = rig.out().remove(0);
+        assert_eq!(started["result"]["sandboxType"], "linuxSeccomp");
+        let report = json!({
+            "level": "partial", "reasons": ["no landlock"], "mechanisms": ["seccomp"], "kernelFacts": ["landlock abi 0"],
+        });
+        assert_eq!(started["result"]["longarm"]["enforcement"] == report, wanted, "{started}");
+        let evidence = vec![Evidence::Signal { number: 31 }];
+        rig.peer.handle_denial(process, &Denial::new(true, evidence));
+        let status = ExitStatus::exited(1);
+        rig.event(process, Event::Exited(Exited { seq: 0, status, sandbox_denied: true }));
+        let exited = rig.out().remove(0);
+        assert_eq!(exited["params"]["sandboxDenied"], true);
+        let seen = json!([{"kind": "signal", "number": 31}]);
+        assert_eq!(exited["params"]["longarm"]["denial"]["evidence"] == seen, wanted, "{exited}");
+        let read = rig.call("process/read", json!({"processId": "p"}));
+        assert_eq!(read["result"]["longarm"]["denial"]["evidence"] == seen, wanted, "{read}");
     }
 }

@@ -234,7 +234,8 @@ impl World {
         match self.rig.actions.remove(place).unwrap() {
             Action::Start { process, .. } => {
                 let known = self.rig.peer.processes.get(process).is_some();
-                let result = if well { Ok(None) } else { Err(SpawnError::TextBusy { program: "x".into() }) };
+                let result =
+                    if well { Ok(StartFacts::default()) } else { Err(SpawnError::TextBusy { program: "x".into() }) };
                 if known && well {
                     self.keys.insert(process, Known::default());
                 }

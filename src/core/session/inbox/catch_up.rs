@@ -21,8 +21,8 @@ impl Inbox {
         result: &ReadResult,
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
-        let cut = result.longarm.is_some_and(|extension| extension.more);
-        let told = result.longarm.and_then(|extension| extension.next_seq).filter(|_| !cut);
+        let cut = result.longarm.as_ref().is_some_and(|extension| extension.more);
+        let told = result.longarm.as_ref().and_then(|extension| extension.next_seq).filter(|_| !cut);
         let complete = told.is_some() || (max_bytes.is_none() && !cut) || result.chunks.is_empty();
         let last_chunk = self.check_chunks(after_seq, max_bytes, result)?;
         let horizon = if complete { told.unwrap_or(result.next_seq).saturating_sub(1) } else { last_chunk };
@@ -54,7 +54,7 @@ impl Inbox {
             }
         }
         let first_chunk = result.chunks.first().map_or_else(|| horizon.saturating_add(1), |chunk| chunk.seq);
-        let offset = result.longarm.map(|extension| extension.offset);
+        let offset = result.longarm.as_ref().map(|extension| extension.offset);
         self.take_chunks(&result.chunks)?;
         // Up to there, what is missing may be what this end let go.
         let let_go_to = reading.resync.then_some(reading.lost_to);
@@ -92,8 +92,8 @@ impl Inbox {
         if horizon < self.order.next() || horizon == last_chunk {
             return Err(bad_result("closed, and no number for it"));
         }
-        let totals = result.longarm.map(|extension| extension.total_bytes.into());
-        let cut = result.longarm.is_some_and(|extension| extension.cut);
+        let totals = result.longarm.as_ref().map(|extension| extension.total_bytes.into());
+        let cut = result.longarm.as_ref().is_some_and(|extension| extension.cut);
         self.insert_close(Closed { seq: horizon, totals, cut }, true)
     }
 
@@ -103,7 +103,7 @@ impl Inbox {
     /// exit is in the leading hole, unless more is to be read.
     fn place_of_exit(&self, horizon: u64, complete: bool, result: &ReadResult) -> Option<u64> {
         let next = self.order.next();
-        if let Some(seq) = result.longarm.and_then(|extension| extension.exit_seq) {
+        if let Some(seq) = result.longarm.as_ref().and_then(|extension| extension.exit_seq) {
             return (next <= seq && seq <= horizon).then_some(seq);
         }
         let mut expected = next;
@@ -130,8 +130,8 @@ impl Inbox {
             expected = end + 1;
         }
         let (start, end) = leading?;
-        let evicted = match (result.longarm, self.position) {
-            (Some(ReadExtension { offset, .. }), Some(position)) => offset > position,
+        let evicted = match (&result.longarm, self.position) {
+            (Some(ReadExtension { offset, .. }), Some(position)) => *offset > position,
             _ => false,
         };
         if start == end { (!evicted).then_some(end) } else { complete.then_some(end) }
@@ -210,7 +210,7 @@ fn bad_result(reason: &str) -> WaitError {
 
 /// How the process ended, by what the read says of the present.
 fn status_of(result: &ReadResult) -> ExitStatus {
-    match (result.exit_code, result.longarm) {
+    match (result.exit_code, &result.longarm) {
         (Some(code), Some(extension)) => extension.status(code),
         (Some(code), None) => ExitStatus::from_wire(code),
         (None, _) => ExitStatus::unknown(),

@@ -28,6 +28,7 @@ struct Harness {
     /// Watches that have ended.
     changed: Vec<u64>,
     deltas: Vec<BodyDeltaParams>,
+    denials: Vec<Denial>,
     connected: Option<Features>,
     rejected: Option<ConnectError>,
     end: Option<(Arc<str>, Ending)>,
@@ -52,6 +53,7 @@ impl Harness {
             failures: Vec::new(),
             changed: Vec::new(),
             deltas: Vec::new(),
+            denials: Vec::new(),
             connected: None,
             rejected: None,
             end: None,
@@ -144,6 +146,7 @@ impl Harness {
                     self.answers.push((token, result));
                 }
                 SessionEvent::Event { route, event } => self.events.push((route, event)),
+                SessionEvent::Denial { denial, .. } => self.denials.push(denial),
                 SessionEvent::Failed { route, error } => self.failures.push((route, error)),
                 SessionEvent::MissingChanged { watch_id } => self.changed.push(watch_id),
                 SessionEvent::BodyDelta(delta) => self.deltas.push(*delta),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::ServerConfig;
 use crate::core::peer::lobby::{self, Step};
-use crate::core::peer::{Action, Completion, Offers, Peer, ProcessKey};
+use crate::core::peer::{Action, Completion, Offers, Peer, ProcessKey, StartFacts};
 use crate::event::{Closed, Exited, Output, OutputStream};
 use crate::info::{EnvironmentInfo, Shell};
 use crate::status::ExitStatus;
@@ -390,7 +390,7 @@ impl ServerSession {
             Action::Start { process, request } => {
                 let id = request.argv()[0].to_str().expect("its id").to_owned();
                 self.children.insert(process, Child { id, ..Child::default() });
-                Completion::Started { process, result: Ok(None) }
+                Completion::Started { process, result: Ok(StartFacts::default()) }
             }
             Action::Write { process, data } => {
                 let child = self.children.get_mut(&process).expect("it runs");

@@ -26,7 +26,10 @@ fn events_may_come_before_the_answer_to_the_start() {
     harness.exited(1, 2, 3);
     harness.closed(1, 3);
     harness.receive(&json!({"id": sent["id"], "result": {"processId": "p1"}}));
-    assert!(matches!(harness.answer(token), Some(Ok(Answer::Started(Started { sandbox_type: None })))));
+    assert!(matches!(
+        harness.answer(token),
+        Some(Ok(Answer::Started(Started { sandbox_type: None, enforcement: None })))
+    ));
     let kinds: Vec<_> = harness.events.iter().map(|(_, event)| event.seq()).collect();
     assert_eq!(kinds, [1, 2, 3]);
 }
@@ -432,4 +435,30 @@ fn the_list_of_processes_is_told() {
     harness.receive(&json!({"id": sent["id"], "result": {"processes": [listed]}}));
     let Some(Ok(Answer::List(list))) = harness.answer(token) else { panic!() };
     assert_eq!((list[0].state, list[0].next_seq, list[0].exit_code), (ProcessState::Exited, 4, Some(130)));
+}
+
+#[test]
+fn a_sandbox_is_asked_for_and_what_is_said_of_it_is_told() {
+    use crate::sandbox::{Evidence, Level, ManagedNetworkFacts, SandboxIntent};
+
+    let mut harness = Harness::open(ALL);
+    let intent = SandboxIntent::read_only();
+    let asked = request(1).sandbox(intent.clone()).managed_network(ManagedNetworkFacts::ports([8080]));
+    let token = harness.submit(1, start(&asked.enforce_managed_network(true)));
+    let sent = harness.sent_one();
+    assert_eq!(sent["params"]["sandbox"], serde_json::from_str::<Value>(&intent.to_json()).unwrap());
+    assert_eq!(sent["params"]["managedNetwork"]["loopbackPorts"], json!([8080]));
+    assert_eq!(sent["params"]["enforceManagedNetwork"], true);
+    let enforcement = json!({"level": "partial", "reasons": ["x"], "mechanisms": ["seccomp"], "later": 1});
+    let result = json!({"processId": "p1", "sandboxType": "linuxSeccomp", "longarm": {"enforcement": enforcement}});
+    harness.receive(&json!({"id": sent["id"], "result": result}));
+    let Some(Ok(Answer::Started(started))) = harness.answer(token) else { panic!("it is started") };
+    assert_eq!(started.sandbox_type.as_deref(), Some("linuxSeccomp"));
+    assert_eq!(started.enforcement.map(|enforcement| enforcement.level), Some(Level::Partial(vec!["x".into()])));
+    let evidence = json!([{"kind": "ofTheFuture", "x": 1}, {"kind": "signal", "number": 31}]);
+    harness.receive(&json!({"method": "process/exited", "params": {
+        "processId": "p1", "seq": 1, "exitCode": 159, "sandboxDenied": true, "longarm": {"denial": {"evidence": evidence}},
+    }}));
+    let [denial] = harness.denials.as_slice() else { panic!("{:?}", harness.denials) };
+    assert!(denial.denied && matches!(denial.evidence.as_slice(), [Evidence::Signal { number: 31 }]), "{denial:?}");
 }

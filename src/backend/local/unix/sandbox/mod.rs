@@ -19,7 +19,7 @@
 mod child;
 mod filter;
 mod landlock;
-pub(in crate::backend::local) mod placeholder;
+mod placeholder;
 mod plan;
 mod ports;
 mod probe;
@@ -35,6 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::child::{Failure, Report, Stage};
+pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Network, Settings, Walls};
 pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};

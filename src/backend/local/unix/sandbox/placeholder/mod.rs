@@ -260,6 +260,7 @@ struct HeldName {
 
 impl Held {
     /// The names for which a directory of ours stands.
+    #[cfg(test)]
     pub(in crate::backend::local) fn placeholders(&self) -> impl Iterator<Item = &Path> {
         self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.path.as_path())
     }

@@ -1,0 +1,58 @@
+//! The sandbox of `longarm exec`.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use longarm::Environment;
+use longarm::path_uri::{PathConvention, PathUri};
+use longarm::sandbox::{Denial, Evidence, SandboxIntent};
+
+use super::{Failure, explain};
+
+/// The intent that `policy` names. Workspace roots are paths of the place; without any, the directory of the command is one.
+pub(super) async fn intent(
+    environment: &Environment,
+    policy: &OsStr,
+    roots: &[PathBuf],
+    cwd: Option<&Path>,
+) -> Result<SandboxIntent, Failure> {
+    let info = environment.info().await.map_err(|error| Failure::Reason(explain(&error)))?;
+    let convention = info.platform_os.as_deref().map_or(PathConvention::HOST, PathConvention::of_os);
+    let uri = |path: &Path| {
+        let text = path.to_str().ok_or_else(|| Failure::Reason(format!("{path:?} is not Unicode text")))?;
+        PathUri::from_native_text(text, convention).map_err(|error| Failure::Reason(explain(&error)))
+    };
+    let roots = roots.iter().map(|root| uri(root)).collect::<Result<Vec<_>, _>>()?;
+    let cwd = match cwd {
+        Some(cwd) => Some(uri(cwd)?),
+        None => info.cwd,
+    };
+    let or_cwd = |roots: Vec<PathUri>| if roots.is_empty() { cwd.clone().into_iter().collect() } else { roots };
+    let intent = match policy.to_str() {
+        Some("read-only") => SandboxIntent::read_only(),
+        Some("workspace-write") => SandboxIntent::workspace_write(or_cwd(roots)),
+        _ => {
+            let text = std::fs::read_to_string(policy)
+                .map_err(|error| Failure::Reason(format!("cannot read the sandbox {policy:?}: {error}")))?;
+            let intent = SandboxIntent::from_json(&text)
+                .map_err(|error| Failure::Reason(format!("{policy:?}: {}", explain(&error))))?;
+            // What the file says counts, unless there is something to add.
+            roots.into_iter().fold(intent, SandboxIntent::root)
+        }
+    };
+    Ok(match (intent.effective_cwd(), cwd) {
+        (None, Some(cwd)) => intent.cwd(cwd),
+        _ => intent,
+    })
+}
+
+/// What to tell of a denial.
+pub(super) fn report(denial: Option<&Denial>) -> String {
+    let evidence: Vec<String> = denial.iter().flat_map(|denial| &denial.evidence).map(ToString::to_string).collect();
+    if evidence.is_empty() {
+        return "the sandbox seems to have denied something".into();
+    }
+    let sure = denial.is_some_and(|denial| denial.evidence.iter().any(|evidence| !Evidence::is_guess(evidence)));
+    let verb = if sure { "has denied" } else { "seems to have denied" };
+    format!("the sandbox {verb} something: {}", evidence.join(", "))
+}

@@ -1,0 +1,89 @@
+//! Sandboxes: what they protect against, what they do not, and on which systems.
+//!
+//! A request with a [`SandboxIntent`](crate::sandbox::SandboxIntent) runs in a sandbox that the executor makes of it, or does
+//! not run at all. The host says *what* is allowed; the executor alone chooses *how*, and reports it. A request without an
+//! intent has no sandbox.
+//!
+//! ```
+//! use longarm::collect::CollectLimits;
+//! use longarm::error::SpawnError;
+//! use longarm::path_uri::PathUri;
+//! use longarm::sandbox::SandboxIntent;
+//! use longarm::{Environment, ExecRequest};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let environment = Environment::local();
+//! let request = ExecRequest::new(["sh", "-c", "echo hi > /etc/longarm-example"]).sandbox(SandboxIntent::read_only());
+//! match environment.spawn(request).await {
+//!     Ok(process) => {
+//!         let handle = process.handle();
+//!         let output = process.output(CollectLimits::default()).await?;
+//!         assert!(!output.status.success());
+//!         for evidence in handle.denial().into_iter().flat_map(|denial| denial.evidence) {
+//!             println!("{evidence}, a guess: {}", evidence.is_guess());
+//!         }
+//!     }
+//!     // The cause and the remedy, before anything was started.
+//!     Err(SpawnError::Sandbox(refusal)) => println!("{refusal}"),
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # environment.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What an intent says
+//!
+//! Presets are [`read_only`](crate::sandbox::SandboxIntent::read_only),
+//! [`workspace_write`](crate::sandbox::SandboxIntent::workspace_write),
+//! [`minimal_read`](crate::sandbox::SandboxIntent::minimal_read) and
+//! [`minimal_write`](crate::sandbox::SandboxIntent::minimal_write); methods add entries. Of several entries for a path the
+//! longest decides, and among equals *deny* wins over *write* over *read*; the order of entries never matters. Links are
+//! resolved first. In each workspace root, `.git`, `.agents`, `.codex` and `.aws` stay read-only at the top, also where they do
+//! not exist yet, unless an entry names them: a command that is to commit needs
+//! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots).
+//!
+//! # What is enforced, and how strongly
+//!
+//! [`Process::enforcement`](crate::Process::enforcement) tells it for each process: in full, in part with what is missing, or
+//! nothing. Unless the executor's owner accepts less ([`SandboxSettings`](crate::sandbox::SandboxSettings)), what cannot be
+//! enforced in full is refused. Nothing that comes over the wire changes that.
+//!
+//! | Linux has | and the sandbox is |
+//! | --- | --- |
+//! | user namespaces or `CAP_SYS_ADMIN`, Landlock of ABI 3 (Linux 6.2) and seccomp | full: what is outside the roots, and the network, stand behind two walls each |
+//! | no namespaces | with the owner's consent partial, and only without deny entries, workspace roots and minimal reads; else refused |
+//! | no Landlock | with the owner's consent partial: one wall instead of two |
+//! | no seccomp | refused |
+//!
+//! The network of a process is enabled, or restricted to nothing: no socket can be made but pairs of local ones. The owner may
+//! give such processes a loopback interface of their own.
+//!
+//! On macOS the same intents become a Seatbelt profile; on Windows, a restricted token. Neither could be run by this project
+//! yet: they are compiled with every change, and their rules are tested as text.
+//!
+//! # What it protects against
+//!
+//! A command that writes, reads or connects where it should not, by mistake or because somebody talked an agent into it: files
+//! outside the roots and their modes, owners, times and attributes; denied paths by any name; metadata directories whose
+//! content other programs execute; other processes, their environment and memory; sockets, abstract names and shared memory
+//! outside; the input queue of a terminal; descendants that outlive their command.
+//!
+//! # What it does not
+//!
+//! - Errors of the kernel. Fewer of its calls can be made, but it is the same kernel.
+//! - What may be read may be sent away, where the network is enabled.
+//! - A hard link to a denied file that was made before, and on Linux a file that a pattern would match but that was made after the start of
+//!   a process. (Calls about files test patterns each time.)
+//! - What a command leaves in a workspace for somebody else to execute: a changed build script is a changed build script.
+//! - Processor time, memory and disk space.
+//! - A person who approves everything.
+//!
+//! # Denials
+//!
+//! After a failure, [`sandbox_denied`](crate::event::Exited::sandbox_denied) says whether a sandbox seems to have denied something,
+//! by the same rules as Codex's server: among them, that the output holds words such as *permission denied*. So a command
+//! can claim a denial, and one in another language hides it. [`Process::denial`](crate::Process::denial) has the evidence, and
+//! tells what is a [guess](crate::sandbox::Evidence::is_guess). A denial may be the reason to ask somebody; by itself it must never
+//! grant anything. `examples/sandboxed.rs` shows the way: a denied write, its report, and an approved run without the sandbox.

@@ -1,0 +1,158 @@
+//! Reports about sandboxes, beyond the plain wire.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::event::OutputStream;
+use crate::sandbox::{Denial, Enforcement, Evidence, Level};
+
+/// What a sandbox enforces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnforcementReport {
+    /// How much of what was asked for.
+    #[serde(deserialize_with = "level")]
+    pub level: EnforcementLevel,
+    /// What is missing, where it is a part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// By which means.
+    #[serde(default)]
+    pub mechanisms: Vec<String>,
+    /// What the system offers that this rests on.
+    #[serde(default)]
+    pub kernel_facts: Vec<String>,
+}
+
+/// How much of what was asked for is enforced. A word that is not known here stands for a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EnforcementLevel {
+    /// All of it.
+    Full,
+    /// A part.
+    Partial,
+    /// Nothing.
+    None,
+}
+
+/// On which evidence a sandbox denied something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DenialReport {
+    /// Each piece of it. Those of a kind that is not known here are left out.
+    #[serde(default, deserialize_with = "known")]
+    pub evidence: Vec<EvidenceReport>,
+}
+
+/// One piece of evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum EvidenceReport {
+    /// The kernel refused a system call.
+    Seccomp {
+        /// Its name.
+        syscall: String,
+        /// How often.
+        count: u64,
+    },
+    /// The process was killed by a signal that stands for a denial.
+    Signal {
+        /// Its number on the executor.
+        number: i32,
+    },
+    /// A protected name appeared or changed.
+    ProtectedName {
+        /// Its path on the executor.
+        path: String,
+    },
+    /// The output holds a word that programs print when something is denied: a guess.
+    Text {
+        /// The word.
+        keyword: String,
+        /// Where it stands.
+        stream: OutputStream,
+    },
+}
+
+/// Something of which a newer peer may have other kinds.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Maybe<T> {
+    Known(T),
+    Unknown(IgnoredAny),
+}
+
+impl<T> Maybe<T> {
+    fn known(self) -> Option<T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(IgnoredAny) => None,
+        }
+    }
+}
+
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<EvidenceReport>, D::Error> {
+    Ok(Vec::<Maybe<EvidenceReport>>::deserialize(deserializer)?.into_iter().filter_map(Maybe::known).collect())
+}
+
+fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EnforcementLevel, D::Error> {
+    Ok(Maybe::<EnforcementLevel>::deserialize(deserializer)?.known().unwrap_or(EnforcementLevel::Partial))
+}
+
+impl From<Enforcement> for EnforcementReport {
+    fn from(enforcement: Enforcement) -> Self {
+        let Enforcement { level, mechanisms, kernel_facts } = enforcement;
+        let (level, reasons) = match level {
+            Level::Full => (EnforcementLevel::Full, Vec::new()),
+            Level::Partial(reasons) => (EnforcementLevel::Partial, reasons),
+            Level::None => (EnforcementLevel::None, Vec::new()),
+        };
+        Self { level, reasons, mechanisms, kernel_facts }
+    }
+}
+
+impl From<EnforcementReport> for Enforcement {
+    fn from(report: EnforcementReport) -> Self {
+        let level = match report.level {
+            EnforcementLevel::Full => Level::Full,
+            EnforcementLevel::Partial => Level::Partial(report.reasons),
+            EnforcementLevel::None => Level::None,
+        };
+        Self::new(level, report.mechanisms, report.kernel_facts)
+    }
+}
+
+impl From<&Denial> for DenialReport {
+    fn from(denial: &Denial) -> Self {
+        Self { evidence: denial.evidence.iter().map(EvidenceReport::of).collect() }
+    }
+}
+
+impl EvidenceReport {
+    fn of(evidence: &Evidence) -> Self {
+        match evidence {
+            Evidence::Seccomp { syscall, count } => Self::Seccomp { syscall: syscall.clone(), count: *count },
+            Evidence::Signal { number } => Self::Signal { number: *number },
+            Evidence::ProtectedName { path } => Self::ProtectedName { path: path.to_string_lossy().into_owned() },
+            Evidence::Text { keyword, stream } => Self::Text { keyword: keyword.clone(), stream: *stream },
+        }
+    }
+}
+
+impl DenialReport {
+    /// The denial that this tells of, or what was seen without one.
+    pub fn into_denial(self, denied: bool) -> Denial {
+        Denial::new(denied, self.evidence.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<EvidenceReport> for Evidence {
+    fn from(report: EvidenceReport) -> Self {
+        match report {
+            EvidenceReport::Seccomp { syscall, count } => Self::Seccomp { syscall, count },
+            EvidenceReport::Signal { number } => Self::Signal { number },
+            EvidenceReport::ProtectedName { path } => Self::ProtectedName { path: path.into() },
+            EvidenceReport::Text { keyword, stream } => Self::Text { keyword, stream },
+        }
+    }
+}

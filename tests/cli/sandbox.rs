@@ -1,0 +1,122 @@
+//! `longarm exec --sandbox`, in every place.
+
+use std::path::Path;
+
+use crate::support::{Outcome, Place, Server};
+
+/// A directory that no policy makes writable by itself.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
+/// Whether sandboxes can be had here. What the machine lacks, the conformance matrix tells.
+fn refused(outcome: &Outcome) -> bool {
+    let refused = outcome.code() == 125;
+    if refused {
+        assert!(outcome.reason().contains("sandbox cannot be enforced here"), "{outcome:?}");
+    }
+    refused
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_is_denied_is_told_in_one_line() {
+    for place in Place::all() {
+        let dir = directory();
+        let new = dir.path().join("new");
+        let script = format!("echo x > '{}'", new.display());
+        let outcome = place.run(&["--sandbox", "read-only", "--", "sh", "-c", &script]);
+        if refused(&outcome) {
+            continue;
+        }
+        assert!(outcome.code() != 0 && !new.exists(), "{}: {outcome:?}", place.name());
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("longarm: the sandbox seems to have denied something: "), "{}: {said}", place.name());
+        let outcome = place.run(&["--sandbox", "read-only", "--", "sh", "-c", "exit 3"]);
+        assert_eq!((outcome.code(), outcome.stderr.len()), (3, 0), "{}: {outcome:?}", place.name());
+    }
+}
+
+#[test]
+fn workspace_roots_are_writable_and_the_directory_of_the_command_is_one_by_default() {
+    for place in Place::all() {
+        let (dir, other) = (directory(), directory());
+        let both = format!("echo x > new; echo x > '{}/new'; true", other.path().display());
+        let cwd = text(dir.path());
+        let outcome = place.run(&["--sandbox", "workspace-write", "--cwd", cwd, "--", "sh", "-c", &both]);
+        if refused(&outcome) {
+            continue;
+        }
+        let made = |at: &tempfile::TempDir| at.path().join("new").exists();
+        assert!(made(&dir) && !made(&other), "{}: {outcome:?}", place.name());
+        std::fs::remove_file(dir.path().join("new")).unwrap();
+        let root = text(other.path());
+        let args = ["--sandbox", "workspace-write", "--root", root, "--cwd", cwd, "--", "sh", "-c", &both];
+        let outcome = place.run(&args);
+        assert!(!made(&dir) && made(&other), "{}: {outcome:?}", place.name());
+    }
+}
+
+#[test]
+fn a_policy_may_be_a_file() {
+    for place in Place::all() {
+        let dir = directory();
+        let policy = dir.path().join("policy.json");
+        let entries = r#"[{"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"},
+            {"path": {"type": "special", "value": {"kind": "project_roots", "subpath": "open"}}, "access": "write"}]"#;
+        let permissions = format!(
+            r#"{{"type": "managed", "network": "restricted", "file_system": {{"type": "restricted", "entries": {entries}}}}}"#
+        );
+        std::fs::write(&policy, format!(r#"{{"permissions": {permissions}, "windowsSandboxLevel": "disabled"}}"#))
+            .unwrap();
+        std::fs::create_dir(dir.path().join("open")).unwrap();
+        let (policy, root) = (text(&policy), text(dir.path()));
+        let script = "echo x > open/new && ! echo x > new";
+        let args = ["--sandbox", policy, "--root", root, "--cwd", root, "--", "sh", "-c", script];
+        let outcome = place.run(&args);
+        if refused(&outcome) {
+            continue;
+        }
+        assert_eq!(outcome.code(), 0, "{}: {outcome:?}", place.name());
+        assert!(dir.path().join("open/new").exists() && !dir.path().join("new").exists());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_policy_is_said_in_one_line() {
+    let dir = directory();
+    let file = dir.path().join("policy.json");
+    std::fs::write(&file, r#"{"permissions": {"type": "disabled"}}"#).unwrap();
+    let place = Place::Local;
+    for (args, word) in [
+        (&["--sandbox", "/no/such/policy", "--", "true"][..], "/no/such/policy"),
+        (&["--sandbox", text(&file), "--", "true"], "windowsSandboxLevel"),
+        (&["--sandbox", "workspace-write", "--root", "relative", "--", "true"], "relative"),
+        (&["--root", "/", "--", "true"], "--sandbox"),
+    ] {
+        let outcome = place.run(args);
+        assert_eq!(outcome.code(), 125, "{args:?}: {outcome:?}");
+        assert!(outcome.reason().contains(word), "{args:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn the_owner_of_a_server_decides_about_loopback() {
+    let server = Server::start_with(&["--sandbox-private-loopback", "--sandbox-protect", ".vault"]);
+    let place = Place::Connect(server);
+    let dir = directory();
+    let cwd = text(dir.path());
+    let outcome = place.run(&["--sandbox", "workspace-write", "--cwd", cwd, "--", "mkdir", ".vault"]);
+    if refused(&outcome) {
+        return;
+    }
+    assert!(outcome.code() != 0 && !dir.path().join(".vault").exists(), "{outcome:?}");
+    // The address is there when the interface is up.
+    let look = ["--sandbox", "read-only", "--cwd", cwd, "--", "grep", "-q", "127.0.0.1", "/proc/net/fib_trie"];
+    let outcome = place.run(&look);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+}

@@ -1,0 +1,36 @@
+//! The rows.
+
+mod custom;
+mod denied;
+mod files;
+mod network;
+mod process;
+mod refused;
+
+use crate::dirs::Dirs;
+use crate::policy::Policy;
+use crate::row::{Action, Expect, Row};
+
+pub(crate) fn all() -> Vec<Row> {
+    let parts = [files::rows(), denied::rows(), refused::rows(), network::rows(), process::rows(), custom::rows()];
+    parts.into_iter().flatten().collect()
+}
+
+/// A row that is a script.
+fn script(
+    number: u32,
+    what: impl Into<String>,
+    policy: impl Fn(&Dirs) -> Policy + Send + Sync + 'static,
+    script: &'static str,
+    expect: Expect,
+) -> Row {
+    Row::new(number, what, policy, Action::Script(script), expect)
+}
+
+/// The words of the errors.
+const EROFS: &str = "Read-only file system";
+const EPERM: &str = "Operation not permitted";
+const EACCES: &str = "Permission denied";
+const ENOENT: &str = "No such file or directory";
+const EBUSY: &str = "Device or resource busy";
+const EXDEV: &str = "cross-device link";

@@ -1,0 +1,59 @@
+//! Processes, rights, terminals.
+
+use super::{EACCES, ENOENT, EPERM, script};
+use crate::policy::{ro, unr, ww};
+use crate::row::Action::OnTerminal;
+use crate::row::Expect::{Fails, Prints, Works};
+use crate::row::Row;
+
+pub(super) fn rows() -> Vec<Row> {
+    vec![
+        script(88, "a signal to a process of the host", ro, "kill -0 $HOSTPID", Fails(&["No such process", EPERM])),
+        script(88, "the environment of one", ro, "cat /proc/$HOSTPID/environ", Fails(&[ENOENT, EACCES])),
+        script(89, "the tracing of a process", ro, "$PROBE ptrace", Fails(&[EPERM])),
+        script(90, "a user namespace and a mount in it", ro, "$PROBE userns", Fails(&["os error"])),
+        script(
+            91,
+            "the sets of rights",
+            ro,
+            "grep -h -e ^CapInh -e ^CapPrm -e ^CapEff -e ^CapBnd -e ^CapAmb /proc/self/status | grep -v 0000000000000000 || echo none",
+            Prints("none"),
+        ),
+        script(
+            91,
+            "the same where only the network is restricted",
+            unr,
+            "grep -h -e ^CapInh -e ^CapPrm -e ^CapEff -e ^CapBnd -e ^CapAmb /proc/self/status | grep -v 0000000000000000 || echo none",
+            Prints("none"),
+        ),
+        script(91, "no new rights", ro, "grep -c '^NoNewPrivs:.1' /proc/self/status", Prints("1")),
+        script(91, "a device is made", ww, "$PROBE mknod $W/device", Fails(&[EPERM, EACCES]))
+            .after("test ! -e $W/device"),
+        script(91, "a mount", ro, "$PROBE mount", Fails(&[EPERM])),
+        Row::new(94, "a terminal", ro, OnTerminal("test -t 0 && : >/dev/tty && set -m && echo ok"), Prints("ok")),
+        Row::new(
+            97,
+            "input is not stuffed into a terminal",
+            ro,
+            OnTerminal("$PROBE tiocsti | grep -c 'code: 1,'"),
+            Prints("2"),
+        ),
+        script(98, "the name that it sees", ro, "tr '\\0' '\\n' </proc/$$/cmdline | head -n 1", Prints("renamed"))
+            .arg0("renamed"),
+        script(
+            99,
+            "nothing tells of the policy",
+            ro,
+            "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c -e 'permission[s]' -e 'file_syste[m]' -e 'landloc[k]'",
+            Fails(&["0"]),
+        ),
+        script(100, "descriptors", ro, "$PROBE fds", Prints("[0, 1, 2]\nok")),
+        script(
+            9,
+            "mounts and processes of its own are seen",
+            ro,
+            "test -r /proc/self/status && test -d /proc/self/fd",
+            Works,
+        ),
+    ]
+}
