@@ -247,6 +247,11 @@ fn a_file_that_is_copied_onto_itself_keeps_what_it_has() {
         symlink(at("file"), at("link")).unwrap();
         fs::hard_link(at("file"), at("other-name")).unwrap();
         for (from, to) in [("file", "file"), ("file", "link"), ("link", "file"), ("file", "other-name")] {
+            let is_reference = _home.is_some() && std::ptr::eq(place, places.last().unwrap());
+            if is_reference && to == "other-name" {
+                // It tells no time of creation, so that nothing tells that both are one, and has one way to write.
+                continue;
+            }
             for (from, to) in [(here(at(from)), there(at(to))), (there(at(from)), here(at(to)))] {
                 // It may be told from another one, which is a failure, or be written over with what it has.
                 let outcome = cp(place, &[&from, &to]);
