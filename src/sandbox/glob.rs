@@ -316,6 +316,7 @@ impl Pattern {
     }
 
     /// The pattern as a POSIX regular expression of what comes after the base and a slash, all below a match included.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
     pub(super) fn to_regex(&self) -> String {
         let mut regex = String::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -335,6 +336,7 @@ impl Pattern {
 }
 
 impl Piece {
+    #[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
     fn to_regex(&self, regex: &mut String) {
         match self {
             Self::Any => regex.push_str("[^/]*"),
@@ -356,6 +358,7 @@ impl Piece {
 }
 
 /// Writes a class; within brackets, only the places of `]`, `^` and `-` mean something.
+#[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
 fn class_to_regex(negated: bool, ranges: &[(u32, u32)], regex: &mut String) {
     let mut items = String::new();
     let (mut bracket, mut caret, mut dash) = (false, false, false);
@@ -400,6 +403,7 @@ fn class_to_regex(negated: bool, ranges: &[(u32, u32)], regex: &mut String) {
 }
 
 /// Writes a character that stands for itself.
+#[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
 pub(super) fn push_escaped(char: char, regex: &mut String) {
     if matches!(char, '.' | '[' | ']' | '(' | ')' | '{' | '}' | '*' | '+' | '?' | '|' | '^' | '$' | '\\') {
         regex.push('\\');

@@ -17,8 +17,9 @@ fn statuses_survive_the_wire_with_the_extension_and_become_codes_without() {
     for status in statuses {
         let json = serde_json::to_string(&ExitedExtension::of(status)).unwrap();
         let extension: Option<ExitedExtension> = serde_json::from_str(&json).unwrap();
-        assert_eq!(extension.unwrap_or_default().status(status.wire_code()), status, "{json}");
-        let ExitedExtension { signal, timed_out, limit, .. } = extension.unwrap_or_default();
+        let extension = extension.unwrap_or_default();
+        assert_eq!(extension.status(status.wire_code()), status, "{json}");
+        let ExitedExtension { signal, timed_out, limit, .. } = extension;
         assert_eq!(timed_out, status.limit_exceeded() == Some(LimitExceeded::Time));
         let read = ReadExtension { signal, timed_out, limit, ..Default::default() };
         assert_eq!(read.status(status.wire_code()), status);

@@ -247,7 +247,7 @@ fn attaching_to_more_than_fits_into_one_message_brings_everything_and_the_end() 
             while let Some(spec) = inbox.wants_read(now) {
                 inbox.handle_read_started(spec);
                 let (cut, whole) = (model.read(spec.after_seq(), Some(300)), model.read(spec.after_seq(), None));
-                let result = if cut.longarm.unwrap().more { cut } else { whole };
+                let result = if cut.longarm.as_ref().unwrap().more { cut } else { whole };
                 inbox.handle_read(now, &result, &mut out).unwrap();
                 consume_all(&mut inbox, now, &mut out);
                 reads += 1;

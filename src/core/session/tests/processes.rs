@@ -454,7 +454,8 @@ fn a_sandbox_is_asked_for_and_what_is_said_of_it_is_told() {
     harness.receive(&json!({"id": sent["id"], "result": result}));
     let Some(Ok(Answer::Started(started))) = harness.answer(token) else { panic!("it is started") };
     assert_eq!(started.sandbox_type.as_deref(), Some("linuxSeccomp"));
-    assert_eq!(started.enforcement.map(|enforcement| enforcement.level), Some(Level::Partial(vec!["x".into()])));
+    let level = started.enforcement.as_ref().map(|enforcement| &enforcement.level);
+    assert_eq!(level, Some(&Level::Partial(vec!["x".into()])));
     let evidence = json!([{"kind": "ofTheFuture", "x": 1}, {"kind": "signal", "number": 31}]);
     harness.receive(&json!({"method": "process/exited", "params": {
         "processId": "p1", "seq": 1, "exitCode": 159, "sandboxDenied": true, "longarm": {"denial": {"evidence": evidence}},
