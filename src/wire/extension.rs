@@ -41,7 +41,7 @@ pub struct StartExtension {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedExtension {
     /// What the sandbox enforces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub enforcement: Option<EnforcementReport>,
 }
 

@@ -9,7 +9,7 @@ fn a_fresh_session_sends_the_handshake_and_first_requests_in_one_flight() {
     let sent = harness.sent();
     assert_eq!(sent[0]["id"], 1);
     assert_eq!(sent[0]["params"]["clientName"], "longarm");
-    assert_eq!(sent[0]["params"]["longarm"]["features"].as_array().unwrap().len(), 11);
+    assert_eq!(sent[0]["params"]["longarm"]["features"].as_array().unwrap().len(), 12);
     assert_eq!(sent[1], json!({"method": "initialized", "params": {}}));
     assert_eq!((&sent[2]["id"], &sent[2]["method"]), (&json!(2), &json!("process/start")));
     assert_eq!(sent.len(), 3);
