@@ -17,7 +17,6 @@ pub struct EnforcementReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// By which means.
-    #[serde(default)]
     pub mechanisms: Vec<String>,
     /// What the system offers that this rests on.
     #[serde(default)]

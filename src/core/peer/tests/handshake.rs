@@ -373,7 +373,7 @@ fn what_the_server_offers_is_what_it_and_its_backend_have() {
     let with_http = json!({"version": 1, "features": ["credits", "list", "http"]});
     let with_http = json!({"environmentConfigRead": true, "httpHeaderEnvVars": true, "longarm": with_http});
     assert_eq!(offered(Features::default(), false, true), with_http);
-    for (files, http, features) in [(true, true, 12), (true, false, 10), (false, true, 10), (false, false, 9)] {
+    for (files, http, features) in [(true, true, 12), (true, false, 11), (false, true, 11), (false, false, 10)] {
         let offered = &offered(Features::all(), files, http)["longarm"]["features"];
         assert_eq!(offered.as_array().unwrap().len(), features, "{files} {http}");
     }
