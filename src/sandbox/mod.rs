@@ -23,6 +23,7 @@ mod intent;
 mod managed;
 mod protect;
 mod resolve;
+pub mod seatbelt;
 mod settings;
 mod violation;
 
