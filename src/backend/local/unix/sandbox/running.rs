@@ -75,7 +75,7 @@ impl EndWatch {
                 let target = wait_target(command.get_ref().as_raw_fd());
                 // Nobody can say how it ended if the host has reaped it itself.
                 let look = |options| target.and_then(|target| wait(target, options | libc::WNOHANG).ok().flatten());
-                let status = look(libc::WEXITED | libc::WNOWAIT).unwrap_or(ExitStatus::unknown());
+                let status = look(libc::WEXITED | libc::WNOWAIT).unwrap_or_else(ExitStatus::unknown);
                 self.ended.get_or_init(|| status);
                 look(libc::WEXITED);
             }

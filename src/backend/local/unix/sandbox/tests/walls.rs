@@ -214,3 +214,53 @@ async fn only_the_given_loopback_ports_answer() {
     }
     answering.abort();
 }
+
+/// Tells a command what to try to reach: a port and the name of an abstract socket.
+const TARGETS: &str = "LONGARM_SANDBOX_TEST";
+
+/// What a command does that a test starts; otherwise nothing.
+#[test]
+fn command_that_tries_to_connect() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    let Ok(targets) = std::env::var(TARGETS) else { return };
+    let (port, name) = targets.split_once(' ').unwrap();
+    let tcp = std::net::TcpStream::connect(("127.0.0.1", port.parse().unwrap()));
+    println!("\ntcp {}", tcp.is_ok());
+    let abstract_socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap());
+    println!("\nabstract {}", abstract_socket.is_ok());
+}
+
+#[tokio::test]
+async fn either_wall_alone_keeps_the_host_s_sockets_out_of_reach() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let best = probe::kernel();
+    if best.mode == Mode::Bare || !best.network {
+        return;
+    }
+    let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let name = format!("longarm-{}", uuid::Uuid::new_v4().simple());
+    let _listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let module = module_path!().split_once("::").unwrap().1;
+    let script = format!(
+        "exec 2>&1; {TARGETS}='{port} {name}' exec '{}' --exact {module}::command_that_tries_to_connect --nocapture",
+        program.display()
+    );
+    let cwd = Path::new("/");
+    let words = ["tcp true", "tcp false", "abstract true", "abstract false"];
+    let open = bound(Some(Access::Write), NetworkPolicy::Enabled, &[]);
+    let none = Walls { mounts: true, landlock: true, network: true, sockets: true };
+    for (bound, without, expected) in [
+        // What the others would be if there was no wall.
+        (&open, none, "tcp true, abstract true"),
+        (&read_only(), Walls { network: true, ..Walls::default() }, "tcp false, abstract false"),
+        (&read_only(), Walls { sockets: true, ..Walls::default() }, "tcp false, abstract false"),
+    ] {
+        let plan = launch_plan(&script, cwd, prepared(best, bound, cwd, without));
+        let (_, output) = Running::start(plan).await.unwrap().end().await;
+        assert_eq!(managed(&output, &words).join(", "), expected, "{without:?}: {output}");
+    }
+}
