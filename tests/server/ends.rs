@@ -47,7 +47,7 @@ async fn streams_that_the_place_closes_after_the_exit_are_said_to_be_cut() {
     let closed = client.event("process/closed", "p").await;
     assert_eq!(closed["longarm"]["cut"], true, "{closed}");
     assert!(!is_gone(&pid), "what holds the stream is left alone");
-    client.start("kill", &["kill", "-9", &pid]).await;
+    client.start("kill", &["sh", "-c", &format!("kill -9 {pid}")]).await;
     assert_eq!(client.outcome("kill").await.exit_code, Some(0));
     server.shutdown().await;
 }

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Graves {
     children: Vec<Child>,
     /// Those that live on, and are reaped when they have ended.
     detached: Vec<Child>,
+    /// How many are killed that the thread is looking at.
+    looked_at: usize,
     /// A thread looks after them.
     tended: bool,
 }
@@ -160,7 +163,7 @@ impl Spawner {
     /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
     pub(super) async fn shut_down(&self) {
         self.queue.close();
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = mem::take(&mut *lock(&self.threads));
         for thread in threads {
             while !thread.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -169,7 +172,7 @@ impl Spawner {
             let outcome = thread.join();
             debug_assert!(outcome.is_ok(), "a spawner thread panicked");
         }
-        while !lock(&self.queue.graves).children.is_empty() {
+        while lock(&self.queue.graves).holds_killed() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -194,6 +197,12 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         self.queue.close();
+    }
+}
+
+impl Graves {
+    fn holds_killed(&self) -> bool {
+        self.looked_at > 0 || !self.children.is_empty()
     }
 }
 
@@ -244,9 +253,13 @@ impl Queue {
         let mut pause = REAP_FIRST_PAUSE;
         let mut graves = lock(&self.graves);
         loop {
-            let before = graves.children.len() + graves.detached.len();
-            graves.detached.retain(is_left);
-            graves.children.retain(|child| {
+            let (mut children, mut detached) = (mem::take(&mut graves.children), mem::take(&mut graves.detached));
+            graves.looked_at = children.len();
+            // Nobody who brings another one has to wait for the looks, which can take the file system some time.
+            drop(graves);
+            let before = children.len() + detached.len();
+            detached.retain(is_left);
+            children.retain(|child| {
                 let left = is_left(child);
                 if left {
                     // It may have been refused before: the process may have had the rights of another user.
@@ -254,13 +267,22 @@ impl Queue {
                 }
                 left
             });
+            let mut progress = children.len() + detached.len() != before;
+            graves = lock(&self.graves);
+            progress |= !graves.children.is_empty() || !graves.detached.is_empty();
+            graves.looked_at = 0;
+            graves.children.append(&mut children);
+            graves.detached.append(&mut detached);
             if graves.children.is_empty() && graves.detached.is_empty() {
                 graves.tended = false;
                 return;
             }
-            let (next, waited) = self.dug.wait_timeout(graves, pause).unwrap_or_else(PoisonError::into_inner);
-            graves = next;
-            let progress = !waited.timed_out() || graves.children.len() + graves.detached.len() != before;
+            // Whoever was brought meanwhile has told nobody who waited.
+            if !progress {
+                let (next, waited) = self.dug.wait_timeout(graves, pause).unwrap_or_else(PoisonError::into_inner);
+                graves = next;
+                progress = !waited.timed_out();
+            }
             pause = if progress { REAP_FIRST_PAUSE } else { (pause * 2).min(REAP_LAST_PAUSE) };
         }
     }
