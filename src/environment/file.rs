@@ -62,7 +62,7 @@ impl EnvironmentsFile {
 
     fn read(&self, text: &str) -> Result<Snapshot, EnvironmentsError> {
         let file: File = toml::from_str(text).map_err(|error| self.error(explain(&error, text)))?;
-        let base = self.path.parent().unwrap_or(Path::new(""));
+        let base = self.path.parent().unwrap_or_else(|| Path::new(""));
         let mut entries = Vec::new();
         for (place, entry) in file.environments.into_iter().enumerate() {
             let name = format!("environments[{place}]");

@@ -191,7 +191,8 @@ impl Control {
         let mut sent = child.signal_tree(signal);
         if action == Action::Ask {
             // One that is stopped could not react.
-            sent = sent.and(child.signal_tree(Signal::Continue));
+            let continued = child.signal_tree(Signal::Continue);
+            sent = sent.and(continued);
         }
         sent
     }

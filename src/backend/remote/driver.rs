@@ -400,7 +400,7 @@ impl Driver {
 
     /// Ends what belongs to the session, and then says that it is over. From that moment on there may be another one, to which
     /// nothing is to be done from here.
-    fn conclude(&mut self, reason: &Arc<str>, state: ConnectionState) {
+    fn conclude(&self, reason: &Arc<str>, state: ConnectionState) {
         self.board.bodies.end(reason);
         if self.connector.is_some() {
             self.board.watches.interrupt(reason);

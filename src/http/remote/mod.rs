@@ -60,13 +60,13 @@ impl RemoteHttpClient {
 
     /// Makes a request over a connection that stands, and waits for one. What it is to answer belongs to that connection; if
     /// that breaks before the request has left, it goes over the next one.
-    async fn ask<T: Ends>(
+    async fn ask<T>(
         &self,
         origin: &str,
         params: impl Fn(LinkId) -> (RequestParams, T) + Send,
     ) -> Result<(RequestResult, T), HttpError>
     where
-        T: Send,
+        T: Ends + Send,
     {
         loop {
             let on = self.remote.standing_connection().await?;

@@ -18,7 +18,7 @@ fn presets_are_the_profiles_of_the_wire() {
     let project_roots = "Special { value: ProjectRoots { subpath: None } }";
     let read_only = SandboxIntent::read_only();
     assert_eq!(entries(&read_only), ["Read Special { value: Root }"]);
-    let workspace = SandboxIntent::workspace_write([root.clone()]);
+    let workspace = SandboxIntent::workspace_write(std::slice::from_ref(&root));
     assert_eq!(
         entries(&workspace),
         [

@@ -304,7 +304,7 @@ fn an_answer_is_never_larger_than_a_message_may_be() {
     // A body is given up when it is known not to fit.
     let (id, exchange, _) = rig.exchange(whole("a"));
     rig.head(exchange);
-    let fitting = fs::whole_file_bytes(LIMIT) as usize;
+    let fitting = usize::try_from(fs::whole_file_bytes(LIMIT)).unwrap();
     rig.body(exchange, Ok(Some(&vec![1; fitting])));
     rig.expect_pull(exchange);
     rig.body(exchange, Ok(Some(&[1])));

@@ -94,11 +94,8 @@ impl Ruleset {
 
     fn allow(&self, rule: &Rule, allowed: u64) -> io::Result<()> {
         let opened = rustix::fs::open(&rule.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let object = match opened {
-            Ok(object) => object,
-            // Nothing is allowed with what does not exist or cannot be reached.
-            Err(_) => return Ok(()),
-        };
+        // Nothing is allowed with what does not exist or cannot be reached.
+        let Ok(object) = opened else { return Ok(()) };
         let is_directory = rustix::fs::fstat(&object)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
         let allowed_access = if is_directory { allowed } else { allowed & OF_FILES };
         if allowed_access == 0 {

@@ -209,7 +209,7 @@ impl Kernel {
         if self.landlock.is_some() && files.is_none() && restricts_files {
             gaps.push("files stand behind mounts alone: Landlock is too old".into());
         }
-        let landlock = self.landlock.map_or("no landlock".into(), |version| format!("landlock abi {version}"));
+        let landlock = self.landlock.map_or_else(|| "no landlock".into(), |version| format!("landlock abi {version}"));
         let level = if gaps.is_empty() { Level::Full } else { Level::Partial(gaps) };
         Ok(Enforcement::new(level, mechanisms, vec![landlock]))
     }

@@ -126,9 +126,7 @@ fn launch_plan(script: &str, cwd: &Path, sandbox: SandboxPlan) -> LaunchPlan {
 
 fn config() -> LocalConfig {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    let mut config = LocalConfig::default();
-    config.base_env = [("PATH".into(), path)].into_iter().collect();
-    config
+    LocalConfig { base_env: [("PATH".into(), path)].into_iter().collect(), ..LocalConfig::default() }
 }
 
 async fn patiently<T>(future: impl Future<Output = T>) -> T {
@@ -392,7 +390,7 @@ fn a_sandbox_behind_sixteen_others_is_refused() {
                 libc::close(ruleset);
             }
         }
-        let failure = launcher.launch(&plan).err().expect("it is refused");
+        let failure = launcher.launch(&plan).expect_err("it is refused");
         crate::backend::local::os::classify(failure, &plan)
     });
     let error = outcome.join().unwrap();

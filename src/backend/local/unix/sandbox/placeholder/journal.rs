@@ -57,7 +57,7 @@ impl Journal {
     }
 
     /// Nothing of what was written down matters any more.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
+    pub(super) fn clear(&self) -> io::Result<()> {
         self.file.set_len(0)
     }
 
