@@ -20,8 +20,8 @@
 //! Invariants:
 //! 1. The reader gets strictly rising numbers; what is missing is in a gap.
 //! 2. One exit, one close, the close last. A peer that says otherwise ends the process's events in an error.
-//! 3. Unread output stays below two windows: one of live events, and one that was read, which is asked for only when three
-//!    quarters of the window are free.
+//! 3. Unread output stays below two windows and the reorder window: one of live events, one that was read, which is asked for
+//!    only when three quarters of the window are free, and what was held back meanwhile.
 //! 4. Held-back events stay below the reorder window.
 //! 5. An old duplicate changes nothing, whether it comes by notification or by read.
 

@@ -60,14 +60,11 @@ impl RemoteHttpClient {
 
     /// Makes a request over a connection that stands, and waits for one. What it is to answer belongs to that connection; if
     /// that breaks before the request has left, it goes over the next one.
-    async fn ask<T>(
+    async fn ask<T: Ends + Send>(
         &self,
         origin: &str,
         params: impl Fn(LinkId) -> (RequestParams, T) + Send,
-    ) -> Result<(RequestResult, T), HttpError>
-    where
-        T: Ends + Send,
-    {
+    ) -> Result<(RequestResult, T), HttpError> {
         loop {
             let on = self.remote.standing_connection().await?;
             let (params, mut guard) = params(on);

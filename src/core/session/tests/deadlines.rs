@@ -21,8 +21,8 @@ fn hostile_step() -> impl Strategy<Value = Step> {
 struct Watched {
     play: Play,
     closed_at: Option<Instant>,
-    /// What ran in the session when it had ended by being closed.
-    left: Option<(Instant, Vec<String>)>,
+    /// When the session had ended by being closed.
+    ended_at: Option<Instant>,
 }
 
 impl Watched {
@@ -40,14 +40,18 @@ impl Watched {
             assert!(client.now <= *deadline, "it is given up when it says so");
         }
         let by_this_end = client.end.as_ref().is_some_and(|(reason, _)| **reason == *"closed by this end");
-        if by_this_end && self.left.is_none() {
-            let session_id = client.session.session_id.clone();
-            let sessions = &self.play.world.sessions;
-            let session = sessions.iter().find(|session| Some(session.peer.session_id()) == session_id.as_deref());
-            let children = session.into_iter().flat_map(|session| session.children.values());
-            let left = children.filter(|child| !child.exited).map(|child| child.id.clone()).collect();
-            self.left = Some((client.now, left));
+        if by_this_end {
+            self.ended_at.get_or_insert(client.now);
         }
+    }
+
+    /// What runs in the client's last session.
+    fn running(&self) -> Vec<String> {
+        let session_id = self.play.world.client.session.session_id.as_deref();
+        let sessions = self.play.world.sessions.iter();
+        let children = sessions.filter(|session| Some(session.peer.session_id()) == session_id);
+        let children = children.flat_map(|session| session.children.values());
+        children.filter(|child| !child.exited).map(|child| child.id.clone()).collect()
     }
 
     /// Nothing is due twice at one moment.
@@ -75,7 +79,7 @@ proptest! {
         extended in any::<bool>(),
         closes in any::<Option<u8>>(),
     ) {
-        let mut watched = Watched { play: Play::new(extended, DEADLINE), closed_at: None, left: None };
+        let mut watched = Watched { play: Play::new(extended, DEADLINE), closed_at: None, ended_at: None };
         for (index, step) in steps.into_iter().enumerate() {
             if closes.is_some_and(|at| usize::from(at) == index) {
                 watched.apply(Step::CloseAll);
@@ -91,8 +95,8 @@ proptest! {
         watched.apply(Step::Cut);
         watched.settle(120);
         let names: Vec<_> = (1..=ROUTES).map(|route| process_id(route).as_str().to_owned()).collect();
-        let running: Vec<_> = watched.play.world.sessions.iter().flat_map(|session| session.children.values())
-            .filter(|child| !child.exited).map(|child| child.id.clone()).collect();
+        // By now the server has done all that it has said it would do.
+        let running = watched.running();
         for name in &names {
             watched.play.world.exit(name);
             watched.play.world.close(name);
@@ -112,11 +116,10 @@ proptest! {
                 prop_assert!(!running.iter().any(|id| id == name.as_str()), "{name} runs on after {error:?}");
             }
         }
-        if let (Some(closed_at), Some(left)) = (watched.closed_at, &watched.left) {
-            let (ended_at, left) = left;
+        if let (Some(closed_at), Some(ended_at)) = (watched.closed_at, watched.ended_at) {
             // A peer of which nothing is known yet is given no grace time.
-            let out_of_time = *ended_at >= closed_at + CLOSE_PATIENCE;
-            prop_assert!(left.is_empty() || out_of_time, "{left:?} run on");
+            let out_of_time = ended_at >= closed_at + CLOSE_PATIENCE;
+            prop_assert!(running.is_empty() || out_of_time, "{running:?} run on");
         }
     }
 }
