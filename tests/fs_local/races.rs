@@ -10,7 +10,7 @@ use longarm::fs::{
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::roles::skipped;
+use crate::needs::skipped;
 use crate::support::{Scratch, content, files};
 
 /// As often as is tried, whether or not the moment is met; at least [`EXCHANGES`] times it might have been.

@@ -18,7 +18,7 @@ fn presets_are_the_profiles_of_the_wire() {
     let project_roots = "Special { value: ProjectRoots { subpath: None } }";
     let read_only = SandboxIntent::read_only();
     assert_eq!(entries(&read_only), ["Read Special { value: Root }"]);
-    let workspace = SandboxIntent::workspace_write(std::slice::from_ref(&root));
+    let workspace = SandboxIntent::workspace_write([root.clone()]);
     assert_eq!(
         entries(&workspace),
         [
@@ -33,7 +33,7 @@ fn presets_are_the_profiles_of_the_wire() {
     let minimal_write = SandboxIntent::minimal_write([root.clone()]);
     assert_eq!(entries(&minimal_write)[1], format!("Write {project_roots}"));
     for intent in [&workspace, &minimal, &minimal_write] {
-        assert_eq!(intent.workspace_roots, [root.clone()]);
+        assert_eq!(intent.workspace_roots, std::slice::from_ref(&root));
     }
     for intent in [read_only, workspace, minimal, minimal_write, SandboxIntent::no_network()] {
         assert!(!intent.restricts_nothing());
