@@ -197,7 +197,7 @@ impl Traced {
     }
 
     /// Ends the program as if the power had gone from it.
-    fn kill(&mut self) {
+    fn kill(&self) {
         let pid = self.child.id() as libc::pid_t;
         // SAFETY: it was not waited for to its end, so that the id is still its own.
         let killed = unsafe { libc::kill(pid, libc::SIGKILL) };

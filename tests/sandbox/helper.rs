@@ -103,9 +103,10 @@ fn run(args: &[&str]) -> io::Result<()> {
         ["pair"] => pair(),
         ["io_uring"] => {
             let mut params = [0_u8; 120];
-            // SAFETY: the call fills a structure of that size, which is zeroed.
             check(|| {
-                i32::try_from(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) }).unwrap_or(0)
+                // SAFETY: the call fills a structure of that size, which is zeroed.
+                let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
+                i32::try_from(made).unwrap_or(0)
             })
         }
         ["ptrace"] => ptrace(),

@@ -344,7 +344,9 @@ impl Ran {
 impl std::fmt::Debug for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = self.text();
-        text.truncate(text.floor_char_boundary(2_000));
+        if let Some((end, _)) = text.char_indices().nth(2_000) {
+            text.truncate(end);
+        }
         let denied = self.output.sandbox_denied;
         write!(f, "{} (denied: {denied}, {:?}): {text}", self.output.status, self.sandbox_type)
     }
