@@ -15,7 +15,7 @@
 //!   ([`WriteOptions`] says when that is not possible).
 //! - **Blocks** are positioned: there is no cursor, and any number of them may be in flight on a handle.
 //! - **Sandboxes**: [`FileSystem::with_sandbox`] gives the same files as far as a
-//!   [`SandboxIntent`](crate::sandbox::SandboxIntent) allows. The place enforces it, or refuses.
+//!   [`SandboxIntent`] allows. The place enforces it, or refuses.
 //! - **Errors** name the path that they are about, which in a tree is that of the file or directory that failed.
 
 mod entry;

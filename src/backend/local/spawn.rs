@@ -32,7 +32,6 @@ pub(super) struct LaunchPlan {
     #[cfg(target_os = "linux")]
     pub(super) container: Option<ContainerPlan>,
     /// The sandbox that it runs in, once it is prepared.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "none can be prepared there"))]
     pub(super) sandbox: Option<os::sandbox::SandboxPlan>,
 }
 

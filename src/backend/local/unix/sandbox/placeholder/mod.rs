@@ -3,7 +3,7 @@
 //! A mount needs something to be mounted on. So an empty directory, which nobody may write to, stands there while processes
 //! need it. The rules:
 //!
-//! - It is written down in a [journal](journal) before it is there. It is made under a name that nobody else uses and then
+//! - It is written down in a [journal] before it is there. It is made under a name that nobody else uses and then
 //!   renamed, never over something that exists; so the journal knows which directory it is before it has its name.
 //! - The processes of one executor share it by a count, those of several by a lock on it. The last one removes it, by
 //!   `rmdir`, and only if it is still the same directory. Whatever somebody has put into it stays, and so does it.
