@@ -12,7 +12,7 @@ cases! {"errors":
     a_missing_program_is_not_a_missing_directory [PreciseErrors],
     a_missing_program_or_directory_is_an_error,
     what_may_not_or_cannot_be_executed_is_told_apart [PreciseErrors],
-    a_sandbox_that_nobody_enforces_is_refused [PreciseErrors],
+    a_sandbox_is_enforced_or_refused [PreciseErrors],
     a_foreign_path_is_refused,
     a_foreign_path_is_told_apart [PreciseErrors],
 }
@@ -115,10 +115,19 @@ async fn what_may_not_or_cannot_be_executed_is_told_apart(cx: Context) {
     }
 }
 
-async fn a_sandbox_that_nobody_enforces_is_refused(cx: Context) {
-    let intent = SandboxIntent::read_only();
-    let error = refused(&cx, cx.child(&["say", "free"]).sandbox(intent)).await;
-    assert!(matches!(error, SpawnError::Sandbox(_)), "{error:?}");
+async fn a_sandbox_is_enforced_or_refused(cx: Context) {
+    let (told, done) = (cx.dir().join("told"), cx.dir().join("done"));
+    let [told_name, done_name] = [&told, &done].map(|path| path.to_string_lossy().into_owned());
+    std::fs::write(&told, "").unwrap();
+    let request = cx.child(&["create-when-told", &told_name, &done_name]).sandbox(SandboxIntent::read_only());
+    match cx.environment().spawn(request).await {
+        Err(error) => assert!(matches!(error, SpawnError::Sandbox(_)), "{error:?}"),
+        Ok(mut process) => {
+            assert!(process.sandbox_type().is_some_and(|kind| kind != "none"), "{process:?}");
+            assert!(!process.wait().await.unwrap().success(), "it may write");
+        }
+    }
+    assert!(!done.exists(), "it has written");
 }
 
 const FOREIGN: &str = if cfg!(windows) { "file:///usr/bin" } else { "file:///C:/Windows" };
