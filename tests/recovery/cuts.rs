@@ -62,6 +62,8 @@ async fn both_directions_live_through_200_cuts_at_full_speed() {
     assert!(closed && exit == Some(0));
     assert!(proxy.cuts_made() >= CUTS);
     println!("{read} bytes in both directions, {} connections", proxy.connections());
+    // All has come before the last recovery is through.
+    soon(place.wait_until_ready()).await.expect("it comes back");
     let Some(ConnectionState::Connected { generation, session: 1 }) = place.connection().map(|watch| watch.state())
     else {
         panic!("{:?}", place.connection())
