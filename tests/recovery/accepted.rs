@@ -93,14 +93,15 @@ fn dial_for_ever(server: Server, url: String) -> JoinHandle<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_directions_live_through_sockets_that_break_at_random() {
-    // In a few of a hundred runs it stands still, and it is not known yet why. Until then it runs when it is asked for.
-    if std::env::var_os("LONGARM_RANDOM_SOCKETS").is_none() {
-        eprintln!("SKIPPED: sockets that break at random, without LONGARM_RANDOM_SOCKETS");
-        return;
-    }
     const CUTS: usize = 60;
     let mut host = Host::start().await;
-    let proxy = Arc::new(Proxy::start(&host.url, CUTS, Random::new()).await);
+    // Two of three may be cut in their handshake; each third one carries data first.
+    let (mut random, mut count) = (Random::new(), 0);
+    let budget = move || {
+        count += 1;
+        if count % 3 == 0 { (128 << 10) + random.below(1 << 20) } else { random.below(1 << 16) }
+    };
+    let proxy = Arc::new(Proxy::with_budgets(&host.url, CUTS, budget).await);
     let dialling = dial_for_ever(executor(), proxy.url.clone());
     let first = soon(host.sockets.recv()).await.expect("a socket");
     let place = Environment::accepted(first, ClientConfig::default());
@@ -168,15 +169,14 @@ async fn both_directions_live_through_sockets_that_break_at_random() {
             other => panic!("{other:?}"),
         }
     };
-    // Most cuts strike a handshake, so that few connections are ever had.
-    assert!(generation > 1, "{generation}");
+    assert!(generation > 5, "{generation}");
     soon(place.close()).await;
     dialling.abort();
     drop(proxy);
     drop(host.stop);
     soon(host.task).await.expect("the host ends well");
     let installed = soon(host_sockets).await.expect("no panic");
-    assert!(installed > 0, "{installed}");
+    assert!(installed > 5, "{installed}");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) struct Proxy {
 struct Shared {
     target: SocketAddr,
     /// Cuts that are still to be made.
-    cuts_left: AtomicI64,
+    cuts_left: AtomicUsize,
     cuts_made: AtomicUsize,
     connections: AtomicUsize,
     /// Connections are refused.
@@ -33,7 +33,8 @@ struct Shared {
 }
 
 impl Proxy {
-    /// In front of the server at `url`; cuts `cuts` connections, each after some number of bytes, then no more.
+    /// In front of the server at `url`; cuts `cuts` connections, each after some number of bytes, then no more. One that its
+    /// ends close before that is not among them.
     pub(crate) async fn start(url: &str, cuts: usize, mut random: Random) -> Self {
         // From the handshake's first bytes to a MiB: as often short as long.
         let budget = move || {
@@ -51,7 +52,7 @@ impl Proxy {
         let (held, _) = watch::channel(false);
         let shared = Arc::new(Shared {
             target,
-            cuts_left: AtomicI64::new(i64::try_from(cuts).expect("few")),
+            cuts_left: AtomicUsize::new(cuts),
             cuts_made: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -66,7 +67,8 @@ impl Proxy {
                     reset(client);
                     continue;
                 }
-                let cut = accepting.cuts_left.fetch_sub(1, Ordering::SeqCst) > 0;
+                let one_less = |left: usize| left.checked_sub(1);
+                let cut = accepting.cuts_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
                 let budget = cut.then(&mut budget);
                 connections.spawn(pass(Arc::clone(&accepting), client, budget));
             }
@@ -106,14 +108,27 @@ impl Drop for Proxy {
 }
 
 async fn pass(shared: Arc<Shared>, client: TcpStream, budget: Option<u64>) {
-    let Ok(server) = TcpStream::connect(shared.target).await else { return reset(client) };
+    if pass_until_cut(&shared, client, budget).await {
+        shared.cuts_made.fetch_add(1, Ordering::SeqCst);
+    } else if budget.is_some() {
+        // Another one is cut instead: who waits for all cuts would wait for ever.
+        shared.cuts_left.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether it was cut, rather than closed by an end.
+async fn pass_until_cut(shared: &Shared, client: TcpStream, budget: Option<u64>) -> bool {
+    let Ok(server) = TcpStream::connect(shared.target).await else {
+        reset(client);
+        return false;
+    };
     shared.connections.fetch_add(1, Ordering::SeqCst);
     let left = AtomicI64::new(budget.map_or(i64::MAX, |budget| i64::try_from(budget).expect("small")));
     let (mut client_in, mut client_out) = client.into_split();
     let (mut server_in, mut server_out) = server.into_split();
     let cut = tokio::select! {
-        cut = one_way(&shared, &left, &mut client_in, &mut server_out) => cut,
-        cut = one_way(&shared, &left, &mut server_in, &mut client_out) => cut,
+        cut = one_way(shared, &left, &mut client_in, &mut server_out) => cut,
+        cut = one_way(shared, &left, &mut server_in, &mut client_out) => cut,
         () = shared.cut_now.notified() => true,
     };
     let whole = [client_in.reunite(client_out), server_in.reunite(server_out)];
@@ -122,9 +137,7 @@ async fn pass(shared: Arc<Shared>, client: TcpStream, budget: Option<u64>) {
             reset(stream);
         }
     }
-    if cut {
-        shared.cuts_made.fetch_add(1, Ordering::SeqCst);
-    }
+    cut
 }
 
 /// Passes bytes on until the end, or until the budget of both directions is spent: then true.
