@@ -1,6 +1,8 @@
 //! What to run, and how: the request that every backend takes.
 
-use std::borrow::Borrow;
+mod id;
+mod signal;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,6 +14,9 @@ use crate::env_policy::{EnvMap, EnvPolicy, ReservedNames, ShellEnvPolicy, child_
 use crate::error::InvalidRequest;
 use crate::path_uri::PathUri;
 use crate::sandbox::{ManagedNetworkFacts, SandboxIntent};
+
+pub use self::id::{InvalidThreadId, Metadata, ProcessId, ThreadId};
+pub use self::signal::Signal;
 
 /// A command to run, built like a [`std::process::Command`].
 ///
@@ -370,40 +375,6 @@ impl fmt::Debug for ExecRequest {
     }
 }
 
-/// The id of a process within its session: any text, also empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId(Arc<str>);
-
-impl ProcessId {
-    /// An id of the host's choice.
-    pub fn new(id: impl Into<Arc<str>>) -> Self {
-        Self(id.into())
-    }
-
-    /// A fresh random id.
-    pub fn random() -> Self {
-        Self(uuid::Uuid::new_v4().to_string().into())
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Maps by process id are looked up by what stands in a message, without a copy of it.
-impl Borrow<str> for ProcessId {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ProcessId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// A path in the place where the process runs: a URI, or native text of that place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -475,179 +446,6 @@ impl Default for TerminalSize {
     fn default() -> Self {
         Self { rows: 24, cols: 80 }
     }
-}
-
-/// Whom a process belongs to. The executor puts both into the child's environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Metadata {
-    /// The thread of conversation.
-    pub thread_id: Option<ThreadId>,
-    /// The tool call.
-    pub tool_call_id: Option<String>,
-}
-
-impl Metadata {
-    /// Metadata with both members; either may be absent.
-    pub fn new(thread_id: Option<ThreadId>, tool_call_id: Option<String>) -> Self {
-        Self { thread_id, tool_call_id }
-    }
-}
-
-/// The id of a thread of conversation: a UUID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ThreadId(uuid::Uuid);
-
-impl ThreadId {
-    /// The id that is this number.
-    pub const fn from_u128(number: u128) -> Self {
-        Self(uuid::Uuid::from_u128(number))
-    }
-
-    /// The id that is written so, in any of the usual spellings of UUIDs.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidThreadId`] with what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, InvalidThreadId> {
-        uuid::Uuid::parse_str(text).map(Self).map_err(|error| InvalidThreadId { reason: error.to_string() })
-    }
-}
-
-/// In the canonical spelling.
-impl fmt::Display for ThreadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_hyphenated().fmt(f)
-    }
-}
-
-/// A text that is no UUID.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct InvalidThreadId {
-    reason: String,
-}
-
-/// A signal, by its POSIX name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Signal {
-    /// `SIGHUP`
-    Hangup,
-    /// `SIGINT`; with a terminal it goes to the foreground process group.
-    Interrupt,
-    /// `SIGQUIT`
-    Quit,
-    /// `SIGABRT`
-    Abort,
-    /// `SIGKILL`
-    Kill,
-    /// `SIGALRM`
-    Alarm,
-    /// `SIGTERM`
-    Terminate,
-    /// `SIGUSR1`
-    User1,
-    /// `SIGUSR2`
-    User2,
-    /// `SIGCONT`
-    Continue,
-    /// `SIGSTOP`
-    Stop,
-    /// `SIGTSTP`
-    TerminalStop,
-    /// `SIGWINCH`
-    WindowChange,
-    /// Any other, by its number on the executor. A status may hold it; it cannot be sent.
-    Other(i32),
-}
-
-const SIGNAL_NAMES: &[(Signal, &str)] = &[
-    (Signal::Hangup, "HUP"),
-    (Signal::Interrupt, "INT"),
-    (Signal::Quit, "QUIT"),
-    (Signal::Abort, "ABRT"),
-    (Signal::Kill, "KILL"),
-    (Signal::Alarm, "ALRM"),
-    (Signal::Terminate, "TERM"),
-    (Signal::User1, "USR1"),
-    (Signal::User2, "USR2"),
-    (Signal::Continue, "CONT"),
-    (Signal::Stop, "STOP"),
-    (Signal::TerminalStop, "TSTP"),
-    (Signal::WindowChange, "WINCH"),
-];
-
-impl Signal {
-    /// Every named signal.
-    pub fn named() -> impl Iterator<Item = Self> {
-        SIGNAL_NAMES.iter().map(|(signal, _)| *signal)
-    }
-
-    /// The POSIX name without `SIG`, if it is a named signal.
-    pub fn name(self) -> Option<&'static str> {
-        SIGNAL_NAMES.iter().find(|(signal, _)| *signal == self).map(|(_, name)| *name)
-    }
-
-    /// The signal of this name, with or without `SIG`, in any case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let upper = name.to_ascii_uppercase();
-        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
-        SIGNAL_NAMES.iter().find(|(_, known)| *known == bare).map(|(signal, _)| *signal)
-    }
-
-    /// The number: that of this operating system on Unix, that of Linux elsewhere.
-    pub const fn number(self) -> i32 {
-        match self {
-            Self::Hangup => 1,
-            Self::Interrupt => 2,
-            Self::Quit => 3,
-            Self::Abort => 6,
-            Self::Kill => 9,
-            Self::Alarm => 14,
-            Self::Terminate => 15,
-            Self::User1 => numbers::USER1,
-            Self::User2 => numbers::USER2,
-            Self::Continue => numbers::CONTINUE,
-            Self::Stop => numbers::STOP,
-            Self::TerminalStop => numbers::TERMINAL_STOP,
-            Self::WindowChange => 28,
-            Self::Other(number) => number,
-        }
-    }
-
-    /// The signal of this number on this operating system.
-    pub fn from_number(number: i32) -> Self {
-        Self::named().find(|signal| signal.number() == number).unwrap_or(Self::Other(number))
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => write!(f, "SIG{name}"),
-            None => write!(f, "signal {}", self.number()),
-        }
-    }
-}
-
-/// Signal numbers are part of each system's binary interface; these five differ between Linux and the BSDs.
-#[cfg(unix)]
-mod numbers {
-    pub(super) const USER1: i32 = libc::SIGUSR1;
-    pub(super) const USER2: i32 = libc::SIGUSR2;
-    pub(super) const CONTINUE: i32 = libc::SIGCONT;
-    pub(super) const STOP: i32 = libc::SIGSTOP;
-    pub(super) const TERMINAL_STOP: i32 = libc::SIGTSTP;
-}
-
-#[cfg(not(unix))]
-mod numbers {
-    pub(super) const USER1: i32 = 10;
-    pub(super) const USER2: i32 = 12;
-    pub(super) const CONTINUE: i32 = 18;
-    pub(super) const STOP: i32 = 19;
-    pub(super) const TERMINAL_STOP: i32 = 20;
 }
 
 fn check_nul(text: &OsStr, element: impl FnOnce() -> String) -> Result<(), InvalidRequest> {

@@ -9,6 +9,8 @@
 
 #[cfg(target_os = "linux")]
 mod cgroup;
+#[cfg(target_os = "linux")]
+mod child;
 mod classify;
 #[cfg(target_os = "linux")]
 mod clone_into;

@@ -14,7 +14,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::platform::{close_all_from, errno, pipe, reset_dispositions};
+use super::child::{close_all_from, errno, reset_dispositions};
+use super::platform::pipe;
 use super::process::wait;
 use super::{check, init_program, set_nonblocking};
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::raw::{self, Errno, result};
 use super::shape::{At, Base, Identity, Landlock, Make, Namespaces, Proc, Shape, Source, Step, Target};
-use crate::backend::local::unix::platform::{close_all_from, errno};
+use crate::backend::local::unix::child::{close_all_from, errno};
 
 /// What the builder gets. Lives in memory that parent and child share.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ pub(super) type Errno = c_int;
 
 /// Turns the result of a system call into a descriptor or number, or the error.
 pub(super) fn result(value: c_long) -> Result<c_int, Errno> {
-    if value < 0 { Err(super::super::platform::errno()) } else { Ok(value as c_int) }
+    if value < 0 { Err(super::super::child::errno()) } else { Ok(value as c_int) }
 }
 
 pub(super) const RDONLY: u64 = 0x1;
@@ -187,7 +187,7 @@ pub(super) unsafe fn bound_capabilities() -> Result<(), Errno> {
             capability += 1;
         }
         // Beyond the last capability the number is not one; without the right to drop there is nobody to drop from.
-        match super::super::platform::errno() {
+        match super::super::child::errno() {
             libc::EINVAL if capability > 0 => Ok(()),
             libc::EPERM => Ok(()),
             stopped => Err(stopped),
