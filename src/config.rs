@@ -101,7 +101,9 @@ impl Default for RetryDelay {
 #[non_exhaustive]
 pub struct Recovery {
     /// How long the attempts of one outage may take together. 45 s, as the reference, whose server keeps a session for 80 s.
-    /// A process of which the server has not told by then what happened to it meanwhile fails alone.
+    ///
+    /// A connection that was made in time has longer, as long as it tells what happened meanwhile: at least 10 s, and 10 s more
+    /// after each answer. A process of which nothing is told by then fails alone, and is ended on the executor.
     pub deadline: Duration,
     /// Time between attempts, and the least time between two connections.
     pub retry: RetryDelay,

@@ -8,7 +8,7 @@
 //!      └──── permanent, or no time is left ──▶ given up
 //! ```
 //!
-//! One deadline bounds all attempts of one outage. The same machine makes a first connection.
+//! One deadline bounds all attempts of one outage that lead to nothing. The same machine makes a first connection.
 //!
 //! Invariants: a spurious timeout changes nothing; the text of a given-up recovery has the end of the former connection and
 //! the last error, so that all who waited hear the same.
@@ -69,9 +69,19 @@ impl Recovery {
         self.deadline
     }
 
-    /// Why the former connection ended.
+    /// It is not given up before `until`.
+    pub(crate) fn extend(&mut self, until: Instant) {
+        self.deadline = self.deadline.max(until);
+    }
+
+    /// Why the former connection ended, if there was one.
     pub(crate) const fn cause(&self) -> Option<&Arc<str>> {
         self.cause.as_ref()
+    }
+
+    /// Why there is no connection.
+    pub(crate) fn reason(&self) -> Arc<str> {
+        self.cause.as_ref().map_or_else(|| "not connected".into(), Arc::clone)
     }
 
     /// Whether a connection is being made.

@@ -76,8 +76,8 @@
 //! Between `longarm` peers, no byte is lost while the session lives. Towards a reference peer: none is lost while at most
 //! 1 MiB per process falls into one outage; more shows as an explicit gap (size known or unknown) and fails that process: its
 //! events end in [`WaitError::OutputLost`](crate::error::WaitError::OutputLost), and it is ended on the executor. All others
-//! go on. The same becomes of a process of which a peer that is there again does not tell, within the deadline, what happened to
-//! it meanwhile.
+//! go on. The same becomes of a process of which a peer that is there again does not tell what happened to it meanwhile: neither
+//! within the deadline, nor within 10 s of the last that it told.
 //!
 //! # When it does not come back
 //!

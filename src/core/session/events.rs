@@ -181,6 +181,9 @@ impl Session {
             Start::Held | Start::Called(_) | Start::Done => None,
         };
         let process_id = route.process_id.clone();
+        if answer.is_ok() {
+            self.note_told(now, key);
+        }
         let result = match answer {
             Ok(payload) => payload.decode::<ReadResult>().map_err(|error| error.into_bad_result(Read::NAME).into()),
             Err(error) => Err(read_error(error, process_id)),

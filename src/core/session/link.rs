@@ -73,8 +73,17 @@ impl ConnectionState {
 #[derive(Debug)]
 pub(super) struct Settling {
     pub(super) recovery: Recovery,
+    /// It has this long at least, however late the connection came.
+    pub(super) grace: Instant,
     /// Processes whose reads are wanted or under way.
     pub(super) reads: BTreeSet<RouteKey>,
+}
+
+impl Settling {
+    /// When the processes that were not told of are given up.
+    pub(super) fn deadline(&self) -> Instant {
+        self.grace.max(self.recovery.deadline())
+    }
 }
 
 impl Session {
@@ -172,6 +181,27 @@ impl Session {
         match &self.state {
             State::Open { settling } => settling.as_deref(),
             State::Idle | State::Away(_) | State::Handshaking { .. } | State::Ended { .. } => None,
+        }
+    }
+
+    /// How long the next answer may take while what was missed is told.
+    pub(super) fn settling_patience(&self) -> Duration {
+        SIGN_OF_LIFE.min(self.config.recovery.deadline)
+    }
+
+    /// The peer has told something of what was missed: as long as it does, it has time.
+    pub(super) fn note_told(&mut self, now: Instant, key: RouteKey) {
+        let until = after(now, self.settling_patience());
+        let State::Open { settling: Some(settling) } = &mut self.state else { return };
+        if !settling.reads.contains(&key) {
+            return;
+        }
+        let before = settling.deadline();
+        settling.recovery.extend(until);
+        let deadline = settling.deadline();
+        if deadline > before {
+            let reason = settling.recovery.reason();
+            self.publish(ConnectionState::Recovering { reason, deadline });
         }
     }
 

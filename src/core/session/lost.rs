@@ -19,7 +19,7 @@ use super::route::{Kind, Outgoing, Start};
 use super::{Call, Cleanup, ConnectionState, Ending, Session, SessionEvent, State, Token};
 use crate::core::recovery::Recovery;
 use crate::error::{ConnectError, Disconnected, Sent};
-use crate::time::Instant;
+use crate::time::{Instant, after};
 
 impl Session {
     /// The connection is of no use any more. Comes back if that is possible; else ends everything.
@@ -50,8 +50,7 @@ impl Session {
     }
 
     fn publish_recovering(&mut self, recovery: &Recovery) {
-        let reason = recovery.cause().map_or_else(|| "not connected".into(), Arc::clone);
-        let deadline = recovery.deadline();
+        let (reason, deadline) = (recovery.reason(), recovery.deadline());
         self.publish(ConnectionState::Recovering { reason, deadline });
     }
 
@@ -214,7 +213,11 @@ impl Session {
         }
         let resyncing = |key: &RouteKey| self.routes.get(key).is_some_and(|route| route.inbox.is_resyncing());
         let reads = keys.into_iter().filter(resyncing).collect();
-        self.state = State::Open { settling: Some(Box::new(super::link::Settling { recovery, reads })) };
+        let grace = after(now, self.settling_patience());
+        if grace > recovery.deadline() {
+            self.publish(ConnectionState::Recovering { reason: recovery.reason(), deadline: grace });
+        }
+        self.state = State::Open { settling: Some(Box::new(super::link::Settling { recovery, grace, reads })) };
         for waiting in std::mem::take(&mut self.outbox) {
             if let Kind::Call(call) = waiting.kind {
                 self.calls.park(call);

@@ -432,7 +432,7 @@ impl Session {
         if self.pauses.len() < pauses {
             self.no_pause_until = Some(now + PAUSE_RECOVERY);
         }
-        if self.settling().is_some_and(|settling| settling.recovery.deadline() <= now) {
+        if self.settling().is_some_and(|settling| settling.deadline() <= now) {
             self.settling_timed_out(now);
         }
         // Each has one turn, whatever its own turn or that of another leads to.
@@ -510,7 +510,7 @@ impl Session {
         let state = match &self.state {
             State::Handshaking { again, deadline, .. } => Some(again.unwrap_or(*deadline)),
             State::Away(recovery) => Some(recovery.poll_timeout()),
-            State::Open { settling } => settling.as_ref().map(|settling| settling.recovery.deadline()),
+            State::Open { settling } => settling.as_ref().map(|settling| settling.deadline()),
             State::Idle => None,
             State::Ended { .. } => return None,
         };

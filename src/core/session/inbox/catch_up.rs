@@ -1,6 +1,6 @@
 //! What a read of retained output tells, put together with what is known.
 
-use super::{ExitFact, Fact, Inbox, Item, Reading};
+use super::{CAREFUL_BYTES, ExitFact, Fact, Inbox, Item, Reading};
 use crate::error::{PeerMisbehaved, WaitError};
 use crate::event::{Closed, Event, Gap, Output};
 use crate::status::ExitStatus;
@@ -11,8 +11,8 @@ use crate::wire::process::{ReadChunk, ReadResult};
 impl Inbox {
     /// Takes in the answer to a read. After it, everything up to the read's horizon is handed out, as an event or a gap.
     ///
-    /// A read that is complete (the peer says so, or it had no limit and was not cut, or returned nothing) knows the process's
-    /// next number; else its horizon is its last chunk, and more must be read.
+    /// A read that is complete (the peer says that nothing was cut off, or it had no limit, or returned nothing) knows the
+    /// process's next number; else its horizon is its last chunk, and more must be read.
     pub(super) fn catch_up(
         &mut self,
         after_seq: u64,
@@ -21,11 +21,15 @@ impl Inbox {
         result: &ReadResult,
         out: &mut Vec<Event>,
     ) -> Result<(), WaitError> {
-        let cut = result.longarm.as_ref().is_some_and(|extension| extension.more);
-        let told = result.longarm.as_ref().and_then(|extension| extension.next_seq).filter(|_| !cut);
-        let complete = told.is_some() || (max_bytes.is_none() && !cut) || result.chunks.is_empty();
+        // One that says so says where it was cut, and its next number where that is not the plain member's.
+        let (cut, told) = match &result.longarm {
+            Some(extension) => (extension.more, extension.next_seq),
+            None => (max_bytes.is_some(), None),
+        };
+        let complete = !cut || result.chunks.is_empty();
         let last_chunk = self.check_chunks(after_seq, max_bytes, result)?;
-        let horizon = if complete { told.unwrap_or(result.next_seq).saturating_sub(1) } else { last_chunk };
+        let next_seq = told.filter(|_| !cut).unwrap_or(result.next_seq);
+        let horizon = if complete { next_seq.saturating_sub(1) } else { last_chunk };
         if last_chunk > horizon {
             return Err(bad_result("a chunk beyond the next number"));
         }
@@ -42,6 +46,8 @@ impl Inbox {
         } else {
             // Until it is, there is no telling what else happened meanwhile.
             self.resync |= reading.resync;
+            // Of a peer that does not say, only an answer without a limit is whole: once little is left, that is asked for.
+            self.careful &= result.longarm.is_some() || !is_small(result);
         }
         if result.exited && self.exit == Fact::Unknown {
             if let Some(seq) = self.place_of_exit(horizon, complete, result) {
@@ -215,6 +221,12 @@ fn status_of(result: &ReadResult) -> ExitStatus {
         (Some(code), None) => ExitStatus::from_wire(code),
         (None, _) => ExitStatus::unknown(),
     }
+}
+
+/// Whether one chunk more would have fitted into a careful read.
+fn is_small(result: &ReadResult) -> bool {
+    let sizes = || result.chunks.iter().map(|chunk| chunk.chunk.0.len() as u64);
+    sizes().sum::<u64>().saturating_add(sizes().max().unwrap_or(0)) <= CAREFUL_BYTES
 }
 
 /// More than any peer retains for one process.

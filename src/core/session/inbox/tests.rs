@@ -365,6 +365,71 @@ fn catching_up_goes_on_until_it_is_whole() {
     }
 }
 
+/// What a process that goes on writes last is output, which says nothing of an end.
+#[test]
+fn one_read_catches_up_with_a_process_that_goes_on() {
+    let (now, mut out) = (start(), Vec::new());
+    let mut model = Model::new(&[100; 20], 20, 64, true);
+    let mut inbox = inbox(&config(1_000));
+    inbox.interrupt();
+    inbox.set_bounds_reads(true);
+    for _ in 0..3 {
+        model.happen();
+    }
+    let spec = inbox.wants_read(now).unwrap();
+    inbox.handle_read_started(spec);
+    inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
+    assert!(!inbox.is_resyncing());
+    consume_all(&mut inbox, now, &mut out);
+    assert_eq!(inbox.wants_read(now), None);
+    while let Some(event) = model.happen() {
+        feed(&mut inbox, now, event, &mut out).unwrap();
+        consume_all(&mut inbox, now, &mut out);
+    }
+    assert_eq!(check(&model, 0, &out), 0);
+    assert!(inbox.is_over());
+}
+
+/// A plain peer does not say where it cuts: of it, a careful read is whole only by chance, and what is small is asked for
+/// without a limit.
+#[test]
+fn a_break_under_a_read_does_not_keep_a_plain_peer_from_catching_up() {
+    for large in [0, 3] {
+        let (now, mut out) = (start(), Vec::new());
+        let sizes: Vec<_> = (0..40).map(|index| if index < large { 100_000 } else { 100 }).collect();
+        let mut model = Model::new(&sizes, 40, 64, false);
+        let config = ClientConfig::default();
+        let mut inbox = inbox(&config);
+        inbox.interrupt();
+        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.interrupt();
+        for _ in 0..5 {
+            model.happen();
+        }
+        let mut limits = Vec::new();
+        while inbox.is_resyncing() {
+            assert!(limits.len() < 9, "{limits:?}");
+            let spec = inbox.wants_read(now).unwrap();
+            limits.push(spec.max_bytes());
+            inbox.handle_read_started(spec);
+            // It writes on while each answer is on its way.
+            let event = model.happen().unwrap();
+            feed(&mut inbox, now, event, &mut out).unwrap();
+            inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
+            consume_all(&mut inbox, now, &mut out);
+        }
+        assert_eq!(limits.first(), Some(&Some(CAREFUL_BYTES)));
+        assert_eq!(limits.len(), 2 + large, "{limits:?}");
+        assert_eq!(limits.last(), Some(&None));
+        while let Some(event) = model.happen() {
+            feed(&mut inbox, now, event, &mut out).unwrap();
+            consume_all(&mut inbox, now, &mut out);
+        }
+        assert_eq!(check(&model, 0, &out), 0);
+        assert!(inbox.is_over());
+    }
+}
+
 /// What comes live behind a part that is not read yet is let go, and read in its turn: it is not the peer's fault, however
 /// much it is.
 #[test]

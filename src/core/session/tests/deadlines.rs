@@ -62,9 +62,17 @@ impl Watched {
         assert!(due.is_none_or(|due| due > client.now), "{due:?} at {:?}: {:?}", client.now, client.states.last());
     }
 
-    fn settle(&mut self, rounds: usize) {
+    /// The peer does its part, and processes write on if they are `chatty`.
+    fn settle(&mut self, rounds: usize, chatty: bool) {
         for _ in 0..rounds {
-            self.play.world.settle(1, |world| (1..=ROUTES).for_each(|route| world.client.consume(route)));
+            self.play.world.settle(1, |world| {
+                for route in 1..=ROUTES {
+                    if chatty {
+                        world.emit(process_id(route).as_str(), 1);
+                    }
+                    world.client.consume(route);
+                }
+            });
             self.look();
         }
     }
@@ -78,6 +86,7 @@ proptest! {
         steps in vec(hostile_step(), 0..250),
         extended in any::<bool>(),
         closes in any::<Option<u8>>(),
+        chatty in any::<bool>(),
     ) {
         let mut watched = Watched { play: Play::new(extended, DEADLINE), closed_at: None, ended_at: None };
         for (index, step) in steps.into_iter().enumerate() {
@@ -93,7 +102,11 @@ proptest! {
         watched.apply(Step::Refuse(0));
         watched.apply(Step::Mute(false));
         watched.apply(Step::Cut);
-        watched.settle(120);
+        let failed = watched.play.world.client.failures.len();
+        watched.settle(120, chatty);
+        let unheard = |error: &WaitError| matches!(error, WaitError::Peer(_));
+        let failures = &watched.play.world.client.failures[failed..];
+        prop_assert!(!failures.iter().any(|(_, error)| unheard(error)), "the peer told of all: {failures:?}");
         let names: Vec<_> = (1..=ROUTES).map(|route| process_id(route).as_str().to_owned()).collect();
         // By now the server has done all that it has said it would do.
         let running = watched.running();
@@ -101,7 +114,7 @@ proptest! {
             watched.play.world.exit(name);
             watched.play.world.close(name);
         }
-        watched.settle(60);
+        watched.settle(60, false);
         let client = &watched.play.world.client;
         for token in &watched.play.tokens {
             prop_assert!(client.answer(*token).is_some(), "{:?} is not answered", token);

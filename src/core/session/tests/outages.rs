@@ -111,6 +111,76 @@ fn a_process_of_which_nothing_is_told_in_time_fails_alone_and_is_ended() {
     assert_eq!(harness.events.len(), 1);
 }
 
+/// One read whose last event is `seq`, of a peer with the extension.
+fn told(seq: u64, more: bool) -> Value {
+    let mut result = read_result(&[(seq, "eA==")], seq + 1, false, false);
+    result["longarm"] = json!({"totalBytes": {"stdout": seq}, "offset": seq - 1, "more": more});
+    result
+}
+
+#[test]
+fn a_process_that_goes_on_writing_is_caught_up_by_one_read() {
+    let mut harness = Harness::dialled(ALL);
+    harness.started(1);
+    harness.cut();
+    let sent = harness.resumed(ALL);
+    harness.receive(&json!({"id": sent[0]["id"], "result": told(1, false)}));
+    assert!(harness.is_connected());
+    harness.output(1, 2, 1);
+    assert_eq!(harness.events.len(), 2);
+    assert!(harness.sent().is_empty());
+}
+
+#[test]
+fn a_peer_that_goes_on_telling_has_the_time_that_it_takes() {
+    let mut harness = Harness::dialled(ALL);
+    harness.started(1);
+    harness.started(2);
+    let attempts_end = harness.now + ClientConfig::default().recovery.deadline;
+    harness.cut();
+    let sent = harness.resumed(ALL);
+    let of = |name: &str| sent.iter().find(|message| message["params"]["processId"] == name).unwrap().clone();
+    let mut read = of("p1");
+    let nearly = SIGN_OF_LIFE - Duration::from_millis(1);
+    let mut seq = 0;
+    while harness.now < attempts_end + nearly {
+        seq += 1;
+        harness.wait(nearly);
+        harness.receive(&json!({"id": read["id"], "result": told(seq, true)}));
+        harness.consume(1);
+        assert!(!harness.is_connected() && harness.failures.is_empty(), "{:?}", harness.failures);
+        let Some(ConnectionState::Recovering { deadline, .. }) = harness.states.last() else { panic!() };
+        assert!(*deadline >= harness.now + SIGN_OF_LIFE, "whoever watches knows how long it may take");
+        // An acknowledgement may go before it.
+        read = harness.sent().pop().unwrap();
+        assert_eq!((&read["method"], &read["params"]["afterSeq"]), (&json!("process/read"), &json!(seq)));
+    }
+    // Then it says nothing more.
+    harness.wait(SIGN_OF_LIFE);
+    let failed: Vec<_> = harness.failures.iter().map(|(route, _)| route.0).collect();
+    assert_eq!(failed, [1, 2]);
+    assert!(harness.is_connected());
+}
+
+#[test]
+fn a_connection_that_comes_at_the_last_moment_has_time_to_tell() {
+    let mut harness = Harness::dialled(ALL);
+    harness.started(1);
+    let attempts_end = harness.now + ClientConfig::default().recovery.deadline;
+    harness.cut();
+    harness.wait(attempts_end.saturating_duration_since(harness.now) - Duration::from_millis(1));
+    harness.answer_dial();
+    let resume = harness.sent_one();
+    harness.receive(&json!({"id": resume["id"], "result": initialize_result(ALL)}));
+    let read = harness.sent().remove(1);
+    let Some(ConnectionState::Recovering { deadline, .. }) = harness.states.last() else { panic!() };
+    assert_eq!(*deadline, harness.now + SIGN_OF_LIFE);
+    harness.wait(Duration::from_secs(1));
+    assert!(harness.failures.is_empty());
+    harness.receive(&json!({"id": read["id"], "result": told(1, false)}));
+    assert!(harness.is_connected() && harness.failures.is_empty());
+}
+
 #[test]
 fn catching_up_asks_for_a_window_at_a_time_of_a_peer_that_says_where_it_cuts() {
     let mut harness = Harness::dialled(ALL);
