@@ -83,6 +83,9 @@ struct Binding<'a> {
     cwd: Option<PathBuf>,
     roots: Vec<Place>,
     root: Option<Access>,
+    /// What of it hangs on no link.
+    plain_root: Option<Access>,
+    /// Those for the root directory only where a link leads to it.
     claims: Vec<Claim>,
     globs: Vec<(BoundGlob, Resolved)>,
     minimal: Option<Access>,
@@ -111,7 +114,8 @@ impl<'a> Binding<'a> {
         let roots = roots.collect::<Result<_, _>>()?;
         let cwd = cwd.map(|cwd| cwd.resolved.path);
         let (claims, globs) = (Vec::new(), Vec::new());
-        Ok(Self { intent, facts, resolver, network, cwd, roots, root: None, claims, globs, minimal: None })
+        let (root, plain_root, minimal) = (None, None, None);
+        Ok(Self { intent, facts, resolver, network, cwd, roots, root, plain_root, claims, globs, minimal })
     }
 
     fn add(&mut self, entry: &Entry) -> Result<(), SandboxError> {
@@ -133,7 +137,7 @@ impl<'a> Binding<'a> {
 
     fn add_special(&mut self, special: &Special, entry: &Entry) -> Result<(), SandboxError> {
         match special {
-            Special::Root => self.root = stronger(self.root, entry.access),
+            Special::Root => self.claim_root(entry.access),
             Special::Minimal => {
                 // It is a base to read, whatever more is asked for.
                 let access = entry.access.min(Access::Read);
@@ -186,11 +190,18 @@ impl<'a> Binding<'a> {
     }
 
     fn claim(&mut self, place: Place, entry: &Entry, origin: Origin) {
-        if place.resolved.path.parent().is_none() {
+        if place.resolved.is_root() {
+            if place.resolved.links.is_empty() {
+                return self.claim_root(entry.access);
+            }
             self.root = stronger(self.root, entry.access);
-            return;
         }
         self.claims.push(Claim { place, access: entry.access, skip_missing: entry.skip_missing, origin });
+    }
+
+    fn claim_root(&mut self, access: Access) {
+        self.root = stronger(self.root, access);
+        self.plain_root = stronger(self.plain_root, access);
     }
 
     /// The directories for temporary files. A sender's list cannot name just any directory; to deny one it can.
@@ -201,8 +212,7 @@ impl<'a> Binding<'a> {
         if denied {
             return Ok(own.into_iter().chain(listed).collect());
         }
-        let is_directory =
-            |place: &Place| place.resolved.kind == Existing::Directory && place.resolved.path.parent().is_some();
+        let is_directory = |place: &Place| place.resolved.kind == Existing::Directory && !place.resolved.is_root();
         if listed.is_empty() {
             return Ok(own.into_iter().filter(is_directory).collect());
         }
@@ -248,7 +258,7 @@ impl<'a> Binding<'a> {
                 };
                 path.extend(fixed);
                 let Place { resolved, .. } = self.at(path)?;
-                if resolved.path.parent().is_none() {
+                if resolved.is_root() {
                     return Err(failed("it begins at the root of the file system"));
                 }
                 let (base, pattern) = (resolved.path.clone(), alternative.pattern.clone());
@@ -287,7 +297,8 @@ impl<'a> Binding<'a> {
         self.check_links(&bound)?;
         let narrower = bound.entries.iter().any(|entry| entry.access != Access::Write) || !self.globs.is_empty();
         if bound.root == Some(Access::Write) && !narrower {
-            return Ok(Bound { workspace_roots: bound.workspace_roots, cwd: bound.cwd, ..Bound::open(self.network) });
+            let Bound { workspace_roots, cwd, aliases, .. } = bound;
+            return Ok(Bound { workspace_roots, cwd, aliases, ..Bound::open(self.network) });
         }
         protect::names(&mut bound, &freed, self.facts, &self.resolver)?;
         protect::missing(&mut bound, &self.resolver)?;
@@ -321,7 +332,7 @@ impl<'a> Binding<'a> {
         let order = |claim: &&Claim| {
             (Reverse(strength(claim.access)), claim.origin as u8, claim.place.lexical.clone(), claim.skip_missing)
         };
-        for claim in self.effective() {
+        for claim in self.effective().filter(|claim| !claim.place.resolved.is_root()) {
             let held = strongest.entry(&claim.place.resolved.path).or_insert(claim);
             if order(&claim) < order(held) {
                 *held = claim;
@@ -363,8 +374,11 @@ impl<'a> Binding<'a> {
         for claim in self.effective() {
             let Place { lexical, resolved } = &claim.place;
             // What is writable anyway is not writable by the link.
-            let harmless =
-                claim.access == Access::Write && resolved.path.parent().is_some_and(|parent| bound.can_write(parent));
+            let anyway = match resolved.path.parent() {
+                Some(parent) => bound.can_write(parent),
+                None => self.plain_root == Some(Access::Write),
+            };
+            let harmless = claim.access == Access::Write && anyway;
             if !harmless && let Some(at) = exchangeable(resolved) {
                 return refuse(&format!("the entry {}", lexical.display()), &at);
             }

@@ -92,7 +92,8 @@ fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> 
             link.link.display()
         )));
     }
-    Ok((resolved.kind == Existing::Directory).then_some(resolved.path))
+    // The root directory is none: all that there is would have to be protected.
+    Ok((resolved.kind == Existing::Directory && !resolved.is_root()).then_some(resolved.path))
 }
 
 /// Whether a directory above the root is a repository.

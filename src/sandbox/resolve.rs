@@ -37,6 +37,11 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
+    /// Whether it is the directory above all others.
+    pub(super) fn is_root(&self) -> bool {
+        self.path.parent().is_none()
+    }
+
     pub(super) fn exists(&self) -> bool {
         self.kind != Existing::Missing
     }

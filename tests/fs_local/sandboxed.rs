@@ -451,6 +451,66 @@ async fn a_link_that_leads_elsewhere_later_is_bound_anew() {
     assert_eq!(read(&*files, one.join("s")).await.unwrap(), b"secret");
 }
 
+/// What a command may write it can exchange for a link to everything, for the calls that follow.
+#[tokio::test]
+async fn a_writable_directory_that_becomes_a_link_to_the_root_directory_gives_nothing() {
+    let scene = Scene::new();
+    let cache = scene.w.join("cache");
+    for intent in [scene.ww().write(uri(&cache)), scene.ww().root(uri(&cache))] {
+        fs::create_dir(&cache).unwrap();
+        let files = under(intent.clone());
+        write(&*files, cache.join("f"), "x").await.unwrap();
+        remove(&*files, cache.join("f")).await.unwrap();
+        fs::remove_dir(&cache).unwrap();
+        symlink("/", &cache).unwrap();
+        for files in [files, under(intent)] {
+            for path in [scene.o.join("f"), scene.w.join(".git")] {
+                let error = write(&*files, path, "x").await.unwrap_err();
+                assert!(matches!(error, FsError::Sandbox(SandboxError::Preparation { .. })), "{error:?}");
+            }
+        }
+        fs::remove_file(&cache).unwrap();
+        assert_eq!((content(scene.o.join("f")), scene.w.join(".git").exists()), (b"f".to_vec(), false));
+    }
+}
+
+#[tokio::test]
+async fn what_a_link_to_the_root_directory_gave_goes_with_it() {
+    let scene = Scene::new();
+    let all = scene.w.parent().unwrap().join("all");
+    let only = SandboxIntent::minimal_read([uri(&scene.w)]).cwd(uri(&scene.w));
+    symlink("/", &all).unwrap();
+    let files = under(only.read(uri(&all)));
+    assert_eq!(read(&*files, scene.o.join("f")).await.unwrap(), b"f");
+    fs::remove_file(&all).unwrap();
+    hidden(read(&*files, scene.o.join("f")).await);
+    symlink(&scene.o, &all).unwrap();
+    assert_eq!(read(&*files, scene.o.join("f")).await.unwrap(), b"f");
+}
+
+/// An entry may be missing at first, and then say less than what is around it.
+#[tokio::test]
+async fn an_entry_that_appears_within_what_is_writable_counts() {
+    let scene = Scene::new();
+    let later = scene.o.join("later");
+    let skipped = Entry { skip_missing: true, ..Entry::path(uri(&later), Access::Read) };
+    let files = under(SandboxIntent::no_network().cwd(uri(&scene.w)).entry(skipped));
+    write(&*files, scene.o.join("f"), "x").await.unwrap();
+    fs::create_dir(&later).unwrap();
+    read_only(write(&*files, later.join("f"), "x").await);
+}
+
+#[tokio::test]
+async fn what_is_readable_and_appears_later_can_be_read() {
+    let scene = Scene::new();
+    let later = scene.o.join("later");
+    let files = under(SandboxIntent::minimal_write([uri(&later)]).cwd(uri(&scene.w)));
+    hidden(read(&*files, later.join("f")).await);
+    fs::create_dir(&later).unwrap();
+    fs::write(later.join("f"), "x").unwrap();
+    assert_eq!(read(&*files, later.join("f")).await.unwrap(), b"x");
+}
+
 #[tokio::test]
 async fn a_handle_was_checked_when_it_was_opened() {
     let scene = Scene::new();

@@ -173,6 +173,10 @@ fn a_git_file_protects_the_directory_that_it_names() {
     // It only ever takes away: what a file in the workspace names is in the hands of a process.
     let fake = FakePaths::new(&["/root/s", "/usr/bin/"]).text("/srv/w/.git", "gitdir: /root");
     assert_access(&bind(&fake, &SandboxIntent::minimal_write([uri("/srv/w")])), &[("/root/s", None)]);
+    let fake = FakePaths::new(&["/srv/x/"]).text("/srv/w/.git", "gitdir: /");
+    let bound = bind(&fake, &SandboxIntent::no_network().root(uri("/srv/w")).deny(uri("/srv/x")));
+    assert!(bound.entries.iter().all(|entry| entry.path.parent().is_some()), "{bound:?}");
+    assert_access(&bound, &[("/srv/y", Some(Write)), ("/srv/w/.git", Some(Read))]);
     let fake = FakePaths::new(&["/srv/w/l -> /srv/g", "/srv/g/"]).text("/srv/w/.git", "gitdir: l");
     assert!(refusal(&fake, &workspace()).contains("/srv/w/l"));
 }
@@ -223,6 +227,34 @@ fn nothing_hangs_on_a_link_that_a_process_could_exchange() {
     assert_access(&bind(&elsewhere, &workspace().deny(uri("/root/x"))), &[("/root/x", Some(Deny))]);
     let endless = FakePaths::new(&["/a -> b", "/b -> a"]);
     assert!(refusal(&endless, &SandboxIntent::read_only().deny(uri("/a/x"))).contains("too many"));
+}
+
+/// A command that may write a directory below a root can put a link to `/` in its place.
+#[test]
+fn nothing_hangs_on_an_exchangeable_link_to_the_root_directory() {
+    let fake = machine().with("/srv/w/cache -> /").with("/srv/w/round -> ../../srv/..").with("/opt/all -> /");
+    for intent in [
+        workspace().write(uri("/srv/w/cache")),
+        workspace().write(uri("/srv/w/round")),
+        workspace().write_below_roots("cache"),
+        workspace().root(uri("/srv/w/cache")),
+        workspace().read(uri("/srv/w/cache")),
+        SandboxIntent::minimal_write([uri("/srv/w")]).read(uri("/srv/w/cache")),
+        workspace().deny(uri("/srv/w/cache")),
+        // With all of it writable, this one could be exchanged for a link to less.
+        SandboxIntent::read_only().write(uri("/opt/all")),
+    ] {
+        let reason = refusal(&fake, &intent);
+        assert!(["/srv/w/cache", "/srv/w/round", "/opt/all"].iter().any(|link| reason.contains(link)), "{reason}");
+    }
+    // What is writable anyway is not writable by the link.
+    let anyway = bind(&fake, &SandboxIntent::no_network().write(uri("/srv/w/cache")));
+    assert_eq!((anyway.class, anyway.root), (Class::FullWrite, Some(Write)));
+    // Where nobody can exchange it, it means what it says, and binding remembers that it hangs on it.
+    let elsewhere = bind(&fake, &SandboxIntent::minimal_write([uri("/srv/w")]).read(uri("/opt/all")));
+    assert_eq!((elsewhere.class, elsewhere.root), (Class::FullRead, Some(Read)));
+    assert!(elsewhere.aliases.contains(&Alias { link: "/opt/all".into(), target: "/".into() }));
+    assert!(elsewhere.entries.iter().all(|entry| entry.path.parent().is_some()));
 }
 
 #[test]

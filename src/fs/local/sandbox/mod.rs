@@ -69,7 +69,21 @@ impl Sandboxed {
 
     /// The plan, if the system may not decide alone.
     async fn strict(&self, purpose: Purpose) -> Result<Option<Arc<Plan>>, FsError> {
-        Ok(Some(self.plan().await?).filter(|plan| !plan.leaves_to_system(purpose)))
+        let mut plan = self.plan().await?;
+        for attempt in 1..=ATTEMPTS {
+            if !plan.leaves_to_system(purpose) {
+                return Ok(Some(plan));
+            }
+            let last = Arc::clone(&plan);
+            if attempt == ATTEMPTS
+                || plan.is_settled(purpose)
+                || self.fs.pool.run(move || Ok(last.holds(purpose))).await?
+            {
+                break;
+            }
+            plan = self.new_plan().await?;
+        }
+        Ok(None)
     }
 
     /// Makes a call on a thread behind the second wall, under a plan that holds.

@@ -1,7 +1,7 @@
 //! Intents bound to this machine's paths, and whether that still holds.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -47,6 +47,14 @@ impl Plan {
             Class::Nothing | Class::FullWrite => true,
             Class::FullRead => purpose == Purpose::Read,
             Class::RestrictedRead => false,
+        }
+    }
+
+    /// Whether nothing could have changed that it depends on.
+    pub(super) fn is_settled(&self, purpose: Purpose) -> bool {
+        match purpose {
+            Purpose::Read => self.reading.is_empty(),
+            Purpose::Change => self.looks.is_empty(),
         }
     }
 
@@ -204,17 +212,26 @@ impl Plans {
     }
 }
 
-/// Which of the looks decide what can be read: those on the way to entries that open or close something to readers.
+/// Which of the looks decide what can be read: those on the way to entries that open or close something to readers. What was
+/// missing may come to do so.
 fn reading(bound: &Bound, looks: &[(PathBuf, Look)]) -> Vec<usize> {
     let readable = |access: Option<Access>| access >= Some(Access::Read);
     let differs = bound.changes().filter(|change| readable(change.above) != readable(Some(change.entry.access)));
-    let ways: Vec<&Path> = differs
+    let ways: HashSet<&Path> = differs
         .flat_map(|change| [change.entry.path.as_path(), change.entry.lexical.as_path()])
         .chain(bound.globs.iter().map(|glob| glob.base.as_path()))
         .chain(bound.aliases.iter().map(|alias| alias.link.as_path()))
+        .flat_map(Path::ancestors)
         .collect();
-    let matters = |path: &Path| ways.iter().any(|way| way.starts_with(path));
-    looks.iter().enumerate().filter(|(_, (path, _))| matters(path)).map(|(index, _)| index).collect()
+    // A protected name is as readable as what is around it.
+    let protected: HashSet<_> = bound.protected.iter().filter_map(|name| name.path.file_name()).collect();
+    let may_come = |path: &Path, look: &Look| {
+        bound.class == Class::RestrictedRead
+            && *look == Look::Nothing
+            && path.file_name().is_some_and(|name| !protected.contains(name))
+    };
+    let matters = |path: &Path, look: &Look| ways.contains(path) || may_come(path, look);
+    looks.iter().enumerate().filter(|(_, (path, look))| matters(path, look)).map(|(index, _)| index).collect()
 }
 
 /// Each is some kilobytes.
