@@ -210,8 +210,9 @@ pub struct ServerConfig {
     /// Signs of life.
     pub keepalive: Keepalive,
     /// How long the connection of a session may stay silent, though it is pinged, when another one asks for the session: then
-    /// it is given up, and the next one that asks has the session. 2 s. The reference waits until the system gives the
-    /// connection up.
+    /// it is given up, and the next one that asks has the session. 2 s. Whoever asks before that is refused, and has to ask
+    /// again; a connection that cannot be pinged is never given up so. The reference waits until the system gives the connection
+    /// up.
     pub takeover_patience: Duration,
     /// Grace time of processes when the server stops. 2 s. The running processes of an expired session are killed at
     /// once, and what its exited ones left behind is left alone.

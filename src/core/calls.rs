@@ -129,6 +129,11 @@ impl<T> Calls<T> {
         self.table.contains_key(&id)
     }
 
+    /// What the call is about.
+    pub(crate) fn get(&self, id: i64) -> Option<&T> {
+        self.table.get(&id).map(|call| &call.what)
+    }
+
     /// Whether the call's request was handed to the transport.
     pub(crate) fn is_sent(&self, id: i64) -> bool {
         self.table.get(&id).is_some_and(|call| call.sent == Sent::Unknown)

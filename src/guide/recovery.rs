@@ -68,8 +68,9 @@
 //! | a watch for missing paths | ends | yes, after a look |
 //! | an HTTP request, its body | `Disconnected`; a body is never resumed | only if the request is safe to repeat |
 //!
-//! What waits is still the caller's: an HTTP request whose future is dropped meanwhile is not made, and closing the place takes
-//! back the starts that wait. A file system that [fails fast](crate::fs::FileSystem::fail_fast) waits for nothing.
+//! What waits is still the caller's: a call, a start or an HTTP request whose future is dropped meanwhile is not made, and
+//! leaves its place to others; only a write, a closing of input and a stop are made all the same. Closing the place takes back
+//! the starts that wait. A file system that [fails fast](crate::fs::FileSystem::fail_fast) waits for nothing.
 //!
 //! # What is lost
 //!
@@ -101,7 +102,9 @@
 //! Any byte counts as life, also within one huge message. [`refresh`](crate::Environment::refresh) does not wait for that: it
 //! wants an answer within 10 s. And when a client asks for its session while the server still believes in its former
 //! connection, the server pings that one, and gives it up after 2 s without an answer
-//! ([`takeover_patience`](crate::config::ServerConfig::takeover_patience)); the reference does not.
+//! ([`takeover_patience`](crate::config::ServerConfig::takeover_patience)); the reference does not. Until then the client is
+//! refused: a place that recovers asks again by itself, and whoever resumes over a connection of their own has to come again
+//! with another one. A connection that cannot be pinged, such as one over pipes, stays until it ends.
 //!
 //! # Connections that the host makes
 //!

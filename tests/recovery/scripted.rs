@@ -144,6 +144,74 @@ async fn a_connection_whose_every_place_is_taken_has_to_show_that_it_lives() {
 }
 
 #[tokio::test]
+async fn all_who_refresh_at_one_time_share_one_sign_of_life() {
+    let (place, mut far_ends, dialled) = script();
+    place.remote().expect("remote").start_connecting();
+    let mut peer = Peer::next(&mut far_ends).await;
+    peer.greet().await;
+    soon(place.wait_until_ready()).await.expect("connected");
+    let mut refreshing: Vec<_> = (0..10).map(|_| Box::pin(place.refresh())).collect();
+    for refresh in &mut refreshing {
+        assert!(refresh.as_mut().now_or_never().is_none());
+    }
+    let status = peer.expect("environment/status").await;
+    // Whoever asked first need not stay.
+    refreshing.remove(0);
+    peer.answer(&status, json!({"status": "ready"})).await;
+    for refresh in refreshing {
+        soon(refresh).await.expect("it lives");
+    }
+    // The next thing that is heard is another one, of its own.
+    let mut refresh = Box::pin(place.refresh());
+    assert!(refresh.as_mut().now_or_never().is_none());
+    let status = peer.expect("environment/status").await;
+    peer.answer(&status, json!({"status": "ready"})).await;
+    soon(refresh).await.expect("it lives");
+    let leaving = tokio::spawn(async move { place.leave().await });
+    while let Some(message) = soon(peer.incoming.next()).await {
+        let Ok(message) = message else { break };
+        panic!("it was asked for {message:?}");
+    }
+    soon(leaving).await.expect("no panic");
+    assert_eq!(dialled.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn calls_that_were_given_up_while_there_was_no_connection_are_not_made() {
+    let mut config = ClientConfig::default();
+    config.max_calls = 8;
+    let (place, mut far_ends, _) = script_with(config);
+    let remote = place.remote().expect("remote").clone();
+    remote.start_connecting();
+    let mut peer = Peer::next(&mut far_ends).await;
+    peer.greet_with(with_facts()).await;
+    soon(place.wait_until_ready()).await.expect("connected");
+    drop(peer);
+    recovering(&place).await;
+    let fs = place.fs();
+    for _ in 0..100 {
+        // A host with a time limit of its own.
+        let make = fs.create_directory("/new".into(), longarm::fs::CreateDirectoryOptions::default());
+        assert!(make.now_or_never().is_none(), "there is a place for it");
+        assert!(remote.status().now_or_never().is_none(), "there is a place for it");
+    }
+    let wanted = tokio::spawn(async move { remote.status().await });
+    let mut peer = Peer::next(&mut far_ends).await;
+    peer.greet_with(with_facts()).await;
+    let status = peer.expect("environment/status").await;
+    peer.answer(&status, json!({"status": "ready"})).await;
+    soon(wanted).await.expect("no panic").expect("it was not given up");
+    // Nothing of the others came behind it either.
+    let last = tokio::spawn(async move {
+        fs.create_directory("/last".into(), longarm::fs::CreateDirectoryOptions::default()).await
+    });
+    let asked = peer.expect("fs/createDirectory").await;
+    assert!(asked["params"]["path"].as_str().is_some_and(|path| path.ends_with("/last")), "{asked}");
+    peer.answer(&asked, json!({})).await;
+    soon(last).await.expect("no panic").expect("made");
+}
+
+#[tokio::test]
 async fn calls_that_fail_fast_wait_for_no_recovery() {
     let (place, mut far_ends, dialled) = script();
     place.remote().expect("remote").start_connecting();

@@ -109,7 +109,7 @@ impl Remote {
             return link.disconnected(sent);
         }
         // The last one is gone, whether or not there is another one by now.
-        let reason = self.place.watches().reason().unwrap_or_else(|| "not connected yet".into());
+        let reason = self.place.last_end().unwrap_or_else(|| "not connected yet".into());
         Disconnected { sent, reason }
     }
 

@@ -35,6 +35,8 @@ pub(super) enum Command {
     Notify(Bytes),
     /// A connection is wanted, if there is none yet.
     Connect,
+    /// The peer is to show that it lives; all who ask at one time share one answer.
+    Probe { done: oneshot::Sender<()> },
     /// Nothing comes back over the connection of this number. `done` is told when the state is one behind the suspicion.
     Suspect { generation: u64, done: oneshot::Sender<()> },
     /// The host hands over a connection of this number for the session.
@@ -103,6 +105,14 @@ impl Link {
         let (reply, answer) = oneshot::channel();
         let sink = events.take_sink();
         self.answer(Command::Follow { route, op, sink, reply }, answer).await
+    }
+
+    /// Waits until the peer has answered something, or the connection over which it was asked has ended.
+    pub(super) async fn probe(&self) {
+        let (done, answered) = oneshot::channel();
+        self.send(Command::Probe { done });
+        // An error means that the session has ended.
+        let _ = answered.await;
     }
 
     async fn answer(

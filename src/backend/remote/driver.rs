@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
 
 use super::bodies::Bodies;
@@ -17,11 +17,14 @@ use super::watches::Watches;
 use super::wire::Wire;
 use super::{Facts, Handshake, Reply};
 use crate::config::{self, ClientConfig};
-use crate::core::session::{ConnectionState, Ending, LinkId, Mode, RouteKey, Session, SessionEvent, Token};
+use crate::core::session::{Ask, ConnectionState, Ending, LinkId, Mode, Op, RouteKey, Session, SessionEvent, Token};
 use crate::error::{ConnectError, Disconnected, Sent};
 use crate::time::{self, Instant};
 use crate::transport::accepted::Handover;
 use crate::transport::{Connector, Transport};
+use crate::wire::RequestId;
+use crate::wire::codec;
+use crate::wire::method::{self, Method as _, NoParams};
 
 /// What a task tells everybody.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Board {
     pub(super) state: watch::Sender<ConnectionState>,
     /// Who is at the other end, once there was a connection.
     pub(super) peer: Arc<OnceLock<String>>,
+    /// Why the last connection ended that has.
+    last_end: Arc<Mutex<Option<Arc<str>>>>,
     /// Who waits for missing paths.
     pub(super) watches: Arc<Watches>,
     /// The bodies of HTTP responses that are streamed.
@@ -43,10 +48,25 @@ impl Board {
         Self {
             state,
             peer: Arc::new(peer.map_or_else(OnceLock::new, OnceLock::from)),
+            last_end: Arc::default(),
             watches: Arc::default(),
             bodies: Arc::new(Bodies::new(config)),
             handover,
         }
+    }
+
+    /// Why the last connection ended that has.
+    pub(super) fn last_end(&self) -> Option<Arc<str>> {
+        self.lock_end().clone()
+    }
+
+    fn note_end(&self, reason: &Arc<str>) {
+        *self.lock_end() = Some(Arc::clone(reason));
+    }
+
+    fn lock_end(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        // Nothing panics while it is held.
+        self.last_end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,6 +135,7 @@ fn spawn(
         ended: ended_sender,
         reason: Arc::clone(&reason),
         replies: HashMap::new(),
+        probe: None,
         sinks: HashMap::new(),
         last_token: 0,
         sleep: None,
@@ -141,6 +162,8 @@ struct Driver {
     ended: watch::Sender<bool>,
     reason: Arc<OnceLock<Arc<str>>>,
     replies: HashMap<Token, Reply>,
+    /// A call for a sign of life, and who waits for its answer.
+    probe: Option<(Token, Vec<oneshot::Sender<()>>)>,
     sinks: HashMap<RouteKey, EventSink>,
     last_token: u64,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -259,6 +282,7 @@ impl Driver {
     }
 
     fn poll_outgoing(&mut self, cx: &mut Context<'_>, now: Instant) {
+        self.take_back();
         let Some(wire) = &mut self.wire else { return };
         let link = wire.link;
         if let Poll::Ready(Err(error)) = wire.poll_send(cx, now, &mut self.session) {
@@ -284,10 +308,12 @@ impl Driver {
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Call { route, op, reply } => {
+                self.take_back();
                 let token = self.token(reply);
                 self.session.submit(now, token, route, op);
             }
             Command::Follow { route, op, sink, reply } => {
+                self.take_back();
                 let token = self.token(reply);
                 self.sinks.extend(sink.map(|sink| (route, sink)));
                 self.session.submit(now, token, route, op);
@@ -308,6 +334,7 @@ impl Driver {
             Command::Release(route) => self.session.release(now, route),
             Command::Notify(bytes) => self.session.notify(bytes),
             Command::Connect => self.session.connect(now),
+            Command::Probe { done } => self.probe(now, done),
             Command::Suspect { generation, done } => {
                 self.session.suspect(now, generation);
                 self.deliver();
@@ -329,10 +356,34 @@ impl Driver {
     }
 
     fn token(&mut self, reply: Reply) -> Token {
-        self.last_token += 1;
-        let token = Token(self.last_token);
+        let token = self.next_token();
         self.replies.insert(token, reply);
         token
+    }
+
+    const fn next_token(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
+    /// Asks for a sign of life, unless one is asked for already.
+    fn probe(&mut self, now: Instant, done: oneshot::Sender<()>) {
+        if let Some((_, waiting)) = &mut self.probe {
+            waiting.retain(|done| !done.is_closed());
+            return waiting.push(done);
+        }
+        let token = self.next_token();
+        self.probe = Some((token, vec![done]));
+        self.session.submit(now, token, RouteKey::NONE, sign_of_life());
+    }
+
+    /// What waits for a connection, or for a place on it, leaves with whoever waited for it.
+    fn take_back(&mut self) {
+        if self.session.holds_back() {
+            let replies = &self.replies;
+            self.session.take_back(|token| replies.get(&token).is_some_and(Reply::is_closed));
+            self.deliver();
+        }
     }
 
     /// Hands out what the session says. Whoever does not wait any more misses nothing.
@@ -357,6 +408,11 @@ impl Driver {
                 SessionEvent::Answer { token, result } => {
                     if let Some(reply) = self.replies.remove(&token) {
                         let _ = reply.send(result);
+                    } else if let Some((_, waiting)) = self.probe.take_if(|(probe, _)| *probe == token) {
+                        for done in waiting {
+                            // Whoever asked may be gone.
+                            let _ = done.send(());
+                        }
                     }
                 }
                 SessionEvent::Event { route, event } => {
@@ -390,7 +446,8 @@ impl Driver {
 
     fn hang_up(&mut self, link: LinkId, ending: Ending, reason: &Arc<str>) {
         self.stirred = true;
-        self.board.watches.interrupt(reason);
+        self.board.note_end(reason);
+        self.board.watches.interrupt();
         self.board.bodies.end_of(link, reason);
         if let Some(wire) = self.wire.take_if(|wire| wire.link == link) {
             // An earlier one had its time.
@@ -401,11 +458,12 @@ impl Driver {
     /// Ends what belongs to the session, and then says that it is over. From that moment on there may be another one, to which
     /// nothing is to be done from here.
     fn conclude(&self, reason: &Arc<str>, state: ConnectionState) {
+        self.board.note_end(reason);
         self.board.bodies.end(reason);
         if self.connector.is_some() {
-            self.board.watches.interrupt(reason);
+            self.board.watches.interrupt();
         } else {
-            self.board.watches.end(reason);
+            self.board.watches.end();
         }
         self.handshake.send_if_modified(|handshake| {
             let pending = matches!(handshake, Handshake::Pending);
@@ -440,6 +498,12 @@ impl Driver {
         }
         self.ended.send_replace(true);
     }
+}
+
+/// A call that any peer answers that lives, and for which there is a place also when all others are taken.
+fn sign_of_life() -> Op {
+    let encode = |id: &RequestId| codec::encode_request::<method::Status>(id, &NoParams);
+    Op::Ask(Box::new(Ask { method: method::Status::NAME, cleanup: true, on: None, encode: Box::new(encode) }))
 }
 
 /// Commands and messages taken before the others have their turn.

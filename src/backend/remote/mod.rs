@@ -56,7 +56,7 @@ use self::place::Place;
 use self::process::{AbandonOnDrop, RemoteProcess};
 use crate::backend::{ExecBackend, Features, Spawned};
 use crate::config::ClientConfig;
-use crate::core::session::{Answer, Ask, Failure, LinkId, Mode, Op, SIGN_OF_LIFE, Started};
+use crate::core::session::{Answer, Failure, LinkId, Mode, Op, SIGN_OF_LIFE, Started};
 use crate::error::{CallError, ConnectError, Disconnected, Sent, SpawnError, WaitError};
 use crate::fs::FileSystem;
 use crate::fs::remote::RemoteFileSystem;
@@ -65,9 +65,7 @@ use crate::http::remote::RemoteHttpClient;
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
 use crate::transport::{Connector, ReplaceError, Transport};
-use crate::wire::RequestId;
-use crate::wire::codec;
-use crate::wire::method::{self, Method as _, NoParams};
+use crate::wire::method::{self, NoParams};
 
 pub use self::connection::{Connection, Readiness, Replacement};
 pub use crate::core::session::{ConnectionState, ListedProcess, ProcessState};
@@ -111,7 +109,7 @@ impl Remote {
     /// # Errors
     ///
     /// A [`ConnectError`]: `UnknownSession` if it does not exist any more, `SessionAttached` while the peer has not yet
-    /// noticed that the former connection is gone.
+    /// noticed that the former connection is gone. Then `transport` is used up; asking again needs another one.
     ///
     /// # Cancel safety
     ///
@@ -202,7 +200,8 @@ impl Remote {
 
     /// Makes sure that the place can be reached now: a connection that stands has to show a sign of life within 10 s, else
     /// it counts as broken; a lost session, or one that never came about, is followed by a new one, also after an error
-    /// that is not retryable. Then waits as [`wait_until_ready`](Self::wait_until_ready) does.
+    /// that is not retryable. Then waits as [`wait_until_ready`](Self::wait_until_ready) does. All who ask at one time share one
+    /// sign of life.
     ///
     /// # Errors
     ///
@@ -215,7 +214,7 @@ impl Remote {
         let link = self.place.link_anew();
         let state = self.place.state().borrow().clone();
         if let ConnectionState::Connected { generation, .. } = state
-            && tokio::time::timeout(SIGN_OF_LIFE, link.call(sign_of_life())).await.is_err()
+            && tokio::time::timeout(SIGN_OF_LIFE, link.probe()).await.is_err()
         {
             let (done, suspected) = oneshot::channel();
             link.send(Command::Suspect { generation, done });
@@ -402,12 +401,6 @@ impl Drop for LeaveOnDrop<'_> {
     fn drop(&mut self) {
         self.0.send(Command::Leave);
     }
-}
-
-/// A call that any peer answers that lives, and for which there is a place also when all others are taken.
-fn sign_of_life() -> Op {
-    let encode = |id: &RequestId| codec::encode_request::<method::Status>(id, &NoParams);
-    Op::Ask(Box::new(Ask { method: method::Status::NAME, cleanup: true, on: None, encode: Box::new(encode) }))
 }
 
 fn spawned(process_id: ProcessId, mut control: RemoteProcess, events: events::Events, started: Started) -> Spawned {

@@ -187,6 +187,11 @@ impl Place {
         }
     }
 
+    /// Why the last connection ended that has.
+    pub(super) fn last_end(&self) -> Option<Arc<str>> {
+        self.board.last_end()
+    }
+
     pub(super) const fn watches(&self) -> &Arc<Watches> {
         &self.board.watches
     }

@@ -6,7 +6,7 @@
 //! one asks again for itself.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -26,8 +26,6 @@ struct State {
     last_id: u64,
     watchers: Vec<Watcher>,
     ended: bool,
-    /// Why the last connection of which that is known ended.
-    reason: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -141,21 +139,14 @@ impl Watches {
     }
 
     /// The connection broke, and with it the watch. There may be another one.
-    pub(crate) fn interrupt(&self, reason: &Arc<str>) {
-        let mut state = self.state();
-        state.reason = Some(Arc::clone(reason));
-        state.watchers.clear();
+    pub(crate) fn interrupt(&self) {
+        self.state().watchers.clear();
     }
 
     /// The connection has ended.
-    pub(crate) fn end(&self, reason: &Arc<str>) {
-        self.interrupt(reason);
+    pub(crate) fn end(&self) {
+        self.interrupt();
         self.state().ended = true;
-    }
-
-    /// Why the last watchers were told nothing.
-    pub(crate) fn reason(&self) -> Option<Arc<str>> {
-        self.state().reason.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -158,7 +158,7 @@ impl Session {
             return;
         }
         let state = match &rejection {
-            Some(_) if self.closing.is_some() => ConnectionState::Closed,
+            _ if self.closing.is_some() => ConnectionState::Closed,
             None => ConnectionState::Closed,
             Some(ConnectError::UnknownSession(_)) if self.facts.is_some() => {
                 ConnectionState::SessionLost { reason: Arc::clone(&reason) }

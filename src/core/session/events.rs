@@ -238,6 +238,7 @@ impl Session {
 
     /// Does what follows from a change of a process's state.
     pub(super) fn update(&mut self, now: Instant, key: RouteKey) {
+        let bounds_reads = self.features().exit;
         let Some(route) = self.routes.get_mut(&key) else { return };
         if route.inbox.is_over() && route.released {
             self.acknowledge_end(now, key);
@@ -255,7 +256,7 @@ impl Session {
             self.give_up_reader(key);
         }
         let Some(route) = self.routes.get_mut(&key) else { return };
-        if !route.read_queued && route.inbox.wants_read(now).is_some() {
+        if !route.read_queued && route.inbox.wants_read(now, bounds_reads).is_some() {
             route.read_queued = true;
             self.read_ready.push_back(key);
         }

@@ -155,11 +155,12 @@ impl Session {
     /// A refusal does not use up the connection: while the peer has not noticed that an earlier one is gone, it is asked again
     /// over this one.
     fn handle_refusal(&mut self, now: Instant, error: ConnectError) {
-        if let (ConnectError::SessionAttached(id), State::Handshaking { recovery: Some(recovery), again, .. }) =
+        if let (ConnectError::SessionAttached(id), State::Handshaking { recovery: Some(recovery), sent, again, .. }) =
             (&error, &mut self.state)
             && let Some(at) = recovery.handle_refusal(now, &self.config.recovery.retry, id)
         {
-            *again = Some(at);
+            // This request has its answer; another one of the same number means nothing.
+            (*sent, *again) = (false, Some(at));
             return;
         }
         self.reject(now, error);

@@ -73,8 +73,6 @@ pub(crate) struct Inbox {
     reading: Option<Reading>,
     /// The connection broke, and no read has yet told what happened meanwhile.
     resync: bool,
-    /// The peer says where its answers to reads are cut, so that each can have a limit.
-    bounds_reads: bool,
     /// A link has broken under a read: what is asked for next must fit into less of one.
     careful: bool,
     limit: Option<LimitExceeded>,
@@ -170,7 +168,6 @@ impl Inbox {
             read_failures: 0,
             reading: None,
             resync: false,
-            bounds_reads: false,
             careful: false,
             limit: None,
         }
@@ -195,12 +192,6 @@ impl Inbox {
     /// Whether it is followed from some event on, and not from its start.
     pub(crate) const fn is_attached(&self) -> bool {
         self.attached
-    }
-
-    /// Whether the peer says where its answers to reads are cut. Of one that does not, the only answer that is known to be
-    /// whole is one without a limit; such a peer retains little.
-    pub(crate) const fn set_bounds_reads(&mut self, bounds_reads: bool) {
-        self.bounds_reads = bounds_reads;
     }
 
     /// Whether the exit is known, published or not.
@@ -351,8 +342,10 @@ impl Inbox {
         if self.over { Ok(()) } else { self.publish(now, out) }
     }
 
-    /// The read that is needed now, if any and none is under way.
-    pub(crate) fn wants_read(&self, now: Instant) -> Option<ReadSpec> {
+    /// The read that is needed now, if any and none is under way. A peer that `bounds_reads` says where it cuts its answers, so
+    /// that each read can have a limit. Of one that does not, the only answer that is known to be whole is one without a limit;
+    /// such a peer retains little.
+    pub(crate) fn wants_read(&self, now: Instant, bounds_reads: bool) -> Option<ReadSpec> {
         if self.over || self.reading.is_some() {
             return None;
         }
@@ -361,7 +354,7 @@ impl Inbox {
             return (self.resync && !retries_later).then_some(ReadSpec::State);
         }
         let after_seq = self.order.next().saturating_sub(1);
-        let max_bytes = if self.careful { Some(CAREFUL_BYTES) } else { self.bounds_reads.then_some(self.window_bytes) };
+        let max_bytes = if self.careful { Some(CAREFUL_BYTES) } else { bounds_reads.then_some(self.window_bytes) };
         let everything = ReadSpec::CatchUp { after_seq, max_bytes };
         if self.resync && self.has_caught_up() && !retries_later {
             return Some(everything);

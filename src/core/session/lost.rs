@@ -8,6 +8,7 @@
 //! | a start that was sent | `Disconnected`; its process, if there is one, is ended after the recovery, and its id is taken until then |
 //! | a call that needs this very connection, such as one about an open file | `Disconnected`, sent or not |
 //! | a stop that nobody waits for | goes out again |
+//! | a stop that was not sent | goes out before what waits |
 //! | a read of retained output | a new one, from the last event that was handed out |
 //! | an acknowledgement | goes out again |
 
@@ -61,7 +62,8 @@ impl Session {
         match &self.state {
             State::Handshaking { .. } => error.is_retryable(),
             State::Open { .. } => match ending {
-                // What was asked for is not asked for again, so that the next connection may fare better.
+                // What was asked for is not asked for again, and of retained output a smaller piece, so that the next
+                // connection may fare better.
                 Ending::ProtocolError | Ending::TooLarge => self.forgives(now),
                 Ending::Normal | Ending::Lost => true,
             },
@@ -219,8 +221,13 @@ impl Session {
         }
         self.state = State::Open { settling: Some(Box::new(super::link::Settling { recovery, grace, reads })) };
         for waiting in std::mem::take(&mut self.outbox) {
-            if let Kind::Call(call) = waiting.kind {
-                self.calls.park(call);
+            match waiting.kind {
+                Kind::Call(call) if self.calls.get(call).is_some_and(Call::is_urgent) => {
+                    self.outbox.push_back(waiting);
+                    continue;
+                }
+                Kind::Call(call) => self.calls.park(call),
+                _ => {}
             }
             self.parked.push_back(waiting);
         }

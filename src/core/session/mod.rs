@@ -43,6 +43,7 @@ mod op;
 mod route;
 mod start;
 mod submit;
+mod take_back;
 #[cfg(test)]
 mod tests;
 
@@ -177,7 +178,14 @@ enum Call {
     List(Token),
     Status(Token),
     Info,
-    Ask { token: Token, on: Option<LinkId> },
+    Ask { token: Token, on: Option<LinkId>, cleanup: bool },
+}
+
+impl Call {
+    /// Whether it comes before what waited for a connection.
+    const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Stop { .. } | Self::Info)
+    }
 }
 
 #[derive(Debug)]
@@ -625,7 +633,7 @@ impl Session {
                     }
                 }
                 Cleanup::Ask { token, ask } => {
-                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Ask { token, on: ask.on }) {
+                    if let Ok(call) = self.calls.admit(Class::Cleanup, Call::Ask { token, on: ask.on, cleanup: true }) {
                         self.send_ask(call, *ask);
                     }
                 }
@@ -670,8 +678,7 @@ impl Session {
         let bounds_reads = self.features().exit;
         let Some(route) = self.routes.get_mut(&key) else { return };
         route.read_queued = false;
-        route.inbox.set_bounds_reads(bounds_reads);
-        let Some(spec) = route.inbox.wants_read(now) else { return };
+        let Some(spec) = route.inbox.wants_read(now, bounds_reads) else { return };
         let params = ReadParams {
             process_id: route.process_id.clone(),
             after_seq: Some(spec.after_seq()),

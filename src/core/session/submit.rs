@@ -307,10 +307,10 @@ impl Session {
 
     fn ask(&mut self, token: Token, ask: Box<Ask>) {
         if ask.cleanup {
-            // There are no more of them than there is to clean up, which the peer bounds.
+            // There are no more of them than there is to clean up, which the peer bounds, and one call for a sign of life.
             return self.cleanups.push_back(Cleanup::Ask { token, ask });
         }
-        match self.calls.admit(Class::Regular, Call::Ask { token, on: ask.on }) {
+        match self.calls.admit(Class::Regular, Call::Ask { token, on: ask.on, cleanup: false }) {
             Ok(call) => self.send_ask(call, *ask),
             Err(busy) => self.answer(token, Err(busy.into())),
         }

@@ -39,7 +39,7 @@ async fn watchers_share_one_watch_and_are_told_together() {
     assert_eq!((first.await, second.await), (Ok(()), Ok(())), "the former watch may have ended before it was replaced");
     let third = wire.add(&watches, wanted(&["/c"], None)).await.unwrap().unwrap();
     assert_eq!(wire.asked.borrow()[2], (3, wanted(&["/c"], None)), "who was told does not wait any more");
-    watches.end(&"the end".into());
+    watches.end();
     assert!(third.await.is_err(), "nobody knows any more");
 }
 

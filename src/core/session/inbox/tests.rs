@@ -47,7 +47,7 @@ fn events_in_order_pass_through() {
     assert_eq!(out.iter().map(Event::seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(matches!(out[1], Event::Exited(Exited { sandbox_denied: true, .. })));
     assert!(inbox.is_over());
-    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now)), (None, None));
+    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now, false)), (None, None));
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn an_exit_that_does_not_say_whether_a_sandbox_denied_costs_one_read() {
     inbox.exited(now, exit(1, None), &mut out).unwrap();
     inbox.closed(now, close(2), &mut out).unwrap();
     assert!(out.is_empty());
-    let spec = inbox.wants_read(now).unwrap();
+    let spec = inbox.wants_read(now, false).unwrap();
     assert_eq!((spec, spec.max_bytes()), (ReadSpec::Denial, Some(0)));
     inbox.handle_read_started(spec);
-    assert_eq!(inbox.wants_read(now), None);
+    assert_eq!(inbox.wants_read(now, false), None);
     let mut model = Model::new(&[], 0, 9, false);
     model.happen();
     inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
@@ -73,7 +73,7 @@ fn an_exit_is_told_even_if_the_read_of_its_denial_fails() {
     let (now, mut out) = (start(), Vec::new());
     let mut inbox = inbox(&config(1_000));
     inbox.exited(now, exit(1, None), &mut out).unwrap();
-    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
     inbox.handle_read_error(now, WaitError::UnknownProcess(ProcessId::new("p")), &mut out).unwrap();
     assert!(matches!(out[..], [Event::Exited(Exited { sandbox_denied: false, .. })]));
 }
@@ -143,11 +143,11 @@ fn a_reader_that_lags_is_bounded_and_catches_up() {
         feed(&mut inbox, now, event, &mut out).unwrap();
     }
     assert_eq!(out.len(), 10, "the window");
-    assert_eq!(inbox.wants_read(now), None, "no read before the reader has caught up");
+    assert_eq!(inbox.wants_read(now, false), None, "no read before the reader has caught up");
     let mut reads = 0;
     while !inbox.is_over() {
         consume_all(&mut inbox, now, &mut out);
-        while let Some(spec) = inbox.wants_read(now) {
+        while let Some(spec) = inbox.wants_read(now, false) {
             reads += 1;
             inbox.handle_read_started(spec);
             let result = model.read(spec.after_seq(), spec.max_bytes());
@@ -189,10 +189,10 @@ fn a_hole_in_live_events_is_read_after_a_while_and_else_is_a_gap() {
                 feed(&mut inbox, now, event, &mut out).unwrap();
             }
         }
-        assert_eq!((out.len(), inbox.wants_read(now)), (1, None));
+        assert_eq!((out.len(), inbox.wants_read(now, false)), (1, None));
         let due = inbox.poll_timeout().unwrap();
         assert_eq!(due, now + HOLE_PATIENCE);
-        let spec = inbox.wants_read(due).unwrap();
+        let spec = inbox.wants_read(due, false).unwrap();
         inbox.handle_read_started(spec);
         inbox.handle_read(due, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
         while let Some(event) = model.happen() {
@@ -242,7 +242,7 @@ fn attaching_to_more_than_fits_into_one_message_brings_everything_and_the_end() 
             while model.happen().is_some() {}
             let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
             let mut reads = 0;
-            while let Some(spec) = inbox.wants_read(now) {
+            while let Some(spec) = inbox.wants_read(now, false) {
                 inbox.handle_read_started(spec);
                 let (cut, whole) = (model.read(spec.after_seq(), Some(300)), model.read(spec.after_seq(), None));
                 let result = if cut.longarm.as_ref().unwrap().more { cut } else { whole };
@@ -264,14 +264,14 @@ fn a_read_that_is_refused_is_tried_again_a_few_times() {
     while model.happen().is_some() {}
     let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
     for _ in 0..READ_RETRIES {
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         inbox.handle_read_error(now, refused(), &mut out).unwrap();
-        assert_eq!(inbox.wants_read(now), None);
+        assert_eq!(inbox.wants_read(now, false), None);
         assert_eq!(inbox.poll_timeout(), Some(now + RETRY_DELAY));
         now += RETRY_DELAY;
     }
     let mut other = inbox;
-    let spec = other.wants_read(now).unwrap();
+    let spec = other.wants_read(now, false).unwrap();
     other.handle_read_started(spec);
     assert_eq!(other.poll_timeout(), None);
     other.handle_read(now, &model.read(0, None), &mut out).unwrap();
@@ -279,11 +279,11 @@ fn a_read_that_is_refused_is_tried_again_a_few_times() {
 
     let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
     for _ in 0..READ_RETRIES {
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         inbox.handle_read_error(now, refused(), &mut out).unwrap();
         now += RETRY_DELAY;
     }
-    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
     assert!(matches!(inbox.handle_read_error(now, refused(), &mut out), Err(WaitError::Remote(_))));
 }
 
@@ -298,9 +298,9 @@ fn a_read_that_was_refused_is_not_made_again_behind_the_close() {
             inbox.discard();
         }
         inbox.interrupt();
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         inbox.handle_read_error(now, refused(), out).unwrap();
-        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now)), (Some(now + RETRY_DELAY), None));
+        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now, false)), (Some(now + RETRY_DELAY), None));
         assert!(!inbox.is_over(), "it may run");
         inbox
     };
@@ -309,11 +309,11 @@ fn a_read_that_was_refused_is_not_made_again_behind_the_close() {
         inbox.exited(now, exit(1, Some(true)), &mut out).unwrap();
         inbox.closed(now, close(2), &mut out).unwrap();
         assert!(inbox.is_over());
-        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now + RETRY_DELAY)), (None, None));
+        assert_eq!((inbox.poll_timeout(), inbox.wants_read(now + RETRY_DELAY, false)), (None, None));
     }
     let mut inbox = after_refusal(false, &mut out);
     inbox.discard();
-    assert_eq!(inbox.wants_read(now), Some(ReadSpec::State), "it is another question");
+    assert_eq!(inbox.wants_read(now, false), Some(ReadSpec::State), "it is another question");
 }
 
 /// Whoever refuses to say what became of a process that nobody follows has not said that it is gone.
@@ -324,15 +324,15 @@ fn a_process_that_nobody_follows_is_gone_only_when_the_peer_says_so() {
     inbox.discard();
     inbox.interrupt();
     for _ in 0..=READ_RETRIES {
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         let error = crate::error::RpcError { code: -32603, message: "busy".into(), data: None };
         inbox.handle_read_error(now, error.into(), &mut out).unwrap();
         assert!(!inbox.is_over());
         now += RETRY_DELAY;
     }
-    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now), inbox.is_resyncing()), (None, None, false));
+    assert_eq!((inbox.poll_timeout(), inbox.wants_read(now, false), inbox.is_resyncing()), (None, None, false));
     inbox.interrupt();
-    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
     inbox.handle_read_error(now, WaitError::UnknownProcess(ProcessId::new("p")), &mut out).unwrap();
     assert!(inbox.is_over());
 }
@@ -349,10 +349,9 @@ fn catching_up_goes_on_until_it_is_whole() {
             model.happen();
         }
         inbox.interrupt();
-        inbox.set_bounds_reads(true);
         let mut reads = 0;
         while inbox.is_resyncing() {
-            let spec = inbox.wants_read(now).unwrap();
+            let spec = inbox.wants_read(now, true).unwrap();
             assert_eq!(spec.max_bytes(), Some(1_000));
             inbox.handle_read_started(spec);
             inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
@@ -372,16 +371,15 @@ fn one_read_catches_up_with_a_process_that_goes_on() {
     let mut model = Model::new(&[100; 20], 20, 64, true);
     let mut inbox = inbox(&config(1_000));
     inbox.interrupt();
-    inbox.set_bounds_reads(true);
     for _ in 0..3 {
         model.happen();
     }
-    let spec = inbox.wants_read(now).unwrap();
+    let spec = inbox.wants_read(now, true).unwrap();
     inbox.handle_read_started(spec);
     inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), &mut out).unwrap();
     assert!(!inbox.is_resyncing());
     consume_all(&mut inbox, now, &mut out);
-    assert_eq!(inbox.wants_read(now), None);
+    assert_eq!(inbox.wants_read(now, true), None);
     while let Some(event) = model.happen() {
         feed(&mut inbox, now, event, &mut out).unwrap();
         consume_all(&mut inbox, now, &mut out);
@@ -401,7 +399,7 @@ fn a_break_under_a_read_does_not_keep_a_plain_peer_from_catching_up() {
         let config = ClientConfig::default();
         let mut inbox = inbox(&config);
         inbox.interrupt();
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         inbox.interrupt();
         for _ in 0..5 {
             model.happen();
@@ -409,7 +407,7 @@ fn a_break_under_a_read_does_not_keep_a_plain_peer_from_catching_up() {
         let mut limits = Vec::new();
         while inbox.is_resyncing() {
             assert!(limits.len() < 9, "{limits:?}");
-            let spec = inbox.wants_read(now).unwrap();
+            let spec = inbox.wants_read(now, false).unwrap();
             limits.push(spec.max_bytes());
             inbox.handle_read_started(spec);
             // It writes on while each answer is on its way.
@@ -441,8 +439,7 @@ fn a_process_that_goes_on_while_it_is_caught_up_is_not_failed() {
         model.happen();
     }
     inbox.interrupt();
-    inbox.set_bounds_reads(true);
-    let spec = inbox.wants_read(now).unwrap();
+    let spec = inbox.wants_read(now, true).unwrap();
     inbox.handle_read_started(spec);
     let first = model.read(spec.after_seq(), spec.max_bytes());
     inbox.handle_read(now, &first, &mut out).unwrap();
@@ -459,7 +456,7 @@ fn attaching_behind_the_close_says_so() {
     let (now, mut model) = (start(), Model::new(&[10], 1, 9, false));
     while model.happen().is_some() {}
     let mut inbox = Inbox::attached(ProcessId::new("p"), 3, &config(1_000));
-    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
     let error = inbox.handle_read(now, &model.read(3, None), &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "process p failed: it has closed, and no event follows number 3");
 }
@@ -479,7 +476,7 @@ fn reads_that_contradict_themselves_are_refused() {
     ];
     for result in bad {
         let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
-        inbox.handle_read_started(inbox.wants_read(now).unwrap());
+        inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
         inbox.handle_read(now, &result, &mut Vec::new()).unwrap_err();
     }
 }
@@ -508,7 +505,7 @@ fn numbers_and_offsets_that_cannot_be_counted_are_refused() {
         bad[3].longarm.as_mut().unwrap().total_bytes.pty = number;
         for result in bad {
             let mut inbox = Inbox::attached(ProcessId::new("p"), 0, &config(1_000));
-            inbox.handle_read_started(inbox.wants_read(now).unwrap());
+            inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
             is_refused(inbox.handle_read(now, &result, out));
         }
         assert!(out.is_empty());
@@ -522,7 +519,7 @@ fn a_read_that_knows_fewer_events_than_were_announced_is_refused() {
     inbox.output(now, output(1, 10), &mut out).unwrap();
     inbox.output(now, output(2, 10), &mut out).unwrap();
     consume_all(&mut inbox, now, &mut out);
-    inbox.handle_read_started(inbox.wants_read(now).unwrap());
+    inbox.handle_read_started(inbox.wants_read(now, false).unwrap());
     let liar = Model::new(&[], 0, 0, false).read(0, None);
     inbox.handle_read(now, &liar, &mut out).unwrap_err();
 }
@@ -576,7 +573,7 @@ fn consume_all(inbox: &mut Inbox, now: Instant, out: &mut Vec<Event>) {
 fn settle(inbox: &mut Inbox, model: &Model, now: Instant, out: &mut Vec<Event>) {
     loop {
         consume_all(inbox, now, out);
-        let Some(spec) = inbox.wants_read(now) else { return };
+        let Some(spec) = inbox.wants_read(now, false) else { return };
         inbox.handle_read_started(spec);
         inbox.handle_read(now, &model.read(spec.after_seq(), spec.max_bytes()), out).unwrap();
     }

@@ -3,6 +3,7 @@
 use super::recovery::{RETRY, read_result};
 use super::*;
 use crate::error::{Disconnected, Sent};
+use crate::wire::method::{self, Method as _};
 
 fn refused(id: &Value) -> Value {
     json!({"id": id, "error": {"code": -32603, "message": "busy"}})
@@ -382,6 +383,100 @@ fn calls_that_waited_leave_the_places_to_what_has_to_be_asked_before_them() {
 }
 
 #[test]
+fn a_stop_that_has_not_left_comes_before_what_waited() {
+    for features in [&[], ALL] {
+        let mut harness = Harness::dialled(features);
+        harness.started(1);
+        harness.started(2);
+        harness.session.kill(RouteKey(1));
+        let stop = harness.submit(2, terminate());
+        // They are put down, and the transport takes nothing more.
+        harness.session.refill(harness.now);
+        harness.cut();
+        assert!(harness.answer(stop).is_none(), "it was not sent");
+        let waiting: Vec<_> = (0..10).map(|_| harness.submit(0, Op::Status)).collect();
+        let sent = harness.resumed(features);
+        let methods: Vec<_> = sent.iter().map(|message| message["method"].as_str().unwrap()).collect();
+        assert_eq!(methods[..2], ["process/terminate", "process/terminate"], "{methods:?}");
+        assert_eq!(methods.iter().filter(|method| **method == "environment/status").count(), 10);
+        assert_eq!((&sent[0]["params"]["processId"], &sent[1]["params"]["processId"]), (&json!("p1"), &json!("p2")));
+        harness.receive(&json!({"id": sent[1]["id"], "result": {"running": true}}));
+        assert!(matches!(harness.answer(stop), Some(Ok(Answer::Running(true)))));
+        assert!(waiting.iter().all(|token| harness.answer(*token).is_none()));
+    }
+}
+
+#[test]
+fn calls_whose_callers_are_gone_leave_their_places_to_others() {
+    for features in [&[], ALL] {
+        let mut harness = Harness::dialled(features);
+        harness.started(1);
+        let limit = harness.session.calls.limit();
+        harness.cut();
+        let ask = |cleanup: bool| {
+            let encode = |id: &RequestId| codec::encode_request::<method::Status>(id, &method::NoParams);
+            Op::Ask(Box::new(Ask { method: method::Status::NAME, cleanup, on: None, encode: Box::new(encode) }))
+        };
+        let kept = [harness.submit(1, terminate()), harness.submit(0, ask(true))];
+        let given_up: Vec<_> = (0..limit).map(|_| harness.submit(0, Op::Status)).collect();
+        let refused = harness.submit(0, ask(false));
+        assert!(matches!(harness.failure(refused), Failure::Busy(_)));
+        harness.session.take_back(|_| false);
+        harness.drain();
+        assert!(harness.answer(given_up[0]).is_none());
+        let gone = |token: Token| given_up.contains(&token) || kept.contains(&token);
+        harness.session.take_back(gone);
+        harness.drain();
+        for token in &given_up {
+            let unsent =
+                |failure: &Failure| matches!(failure, Failure::Disconnected(Disconnected { sent: Sent::NotSent, .. }));
+            assert!(unsent(harness.failure(*token)), "{token:?}");
+        }
+        let taken = harness.submit(0, ask(false));
+        let resume = harness.redial();
+        // Also while it waits for its turn.
+        harness.session.take_back(gone);
+        harness.receive(&json!({"id": resume["id"], "result": initialize_result(features)}));
+        let sent = harness.sent();
+        let count = |method: &str| sent.iter().filter(|message| message["method"] == method).count();
+        assert_eq!((count("process/terminate"), count("environment/status")), (1, 2), "{sent:?}");
+        assert!(harness.answer(taken).is_none());
+    }
+}
+
+#[test]
+fn what_waits_for_the_first_answer_can_be_taken_back_too() {
+    let session = Session::dialling(ClientConfig::default(), "nonce", true, 1, 0, None);
+    let mut harness = Harness::with_session(session, Instant::now());
+    let given_up = harness.submit(0, Op::Info);
+    let kept = harness.submit(0, Op::List);
+    harness.session.take_back(|token| token == given_up);
+    harness.drain();
+    assert!(matches!(harness.failure(given_up), Failure::Disconnected(Disconnected { sent: Sent::NotSent, .. })));
+    assert!(harness.answer(kept).is_none());
+}
+
+#[test]
+fn a_refusal_that_comes_twice_is_one() {
+    let mut harness = Harness::dialled(ALL);
+    harness.started(1);
+    harness.cut();
+    let resume = harness.redial();
+    let refusal = json!({"id": resume["id"], "error": {"code": -32010, "message": "session s is already attached"}});
+    harness.receive(&refusal);
+    let due = harness.session.poll_timeout();
+    for _ in 0..9 {
+        harness.receive(&refusal);
+        assert_eq!(harness.session.poll_timeout(), due);
+    }
+    // Nor is a late consent to what was refused one to what is asked next.
+    harness.receive(&json!({"id": resume["id"], "result": initialize_result(ALL)}));
+    assert!(!harness.is_connected() && harness.end.is_none());
+    harness.wait(due.unwrap().saturating_duration_since(harness.now));
+    assert_eq!(harness.sent_one()["method"], "initialize");
+}
+
+#[test]
 fn what_waited_keeps_its_order_and_is_followed_by_what_came_later() {
     let mut harness = Harness::dialled(&[]);
     harness.session.config.max_calls = 2;
@@ -391,7 +486,7 @@ fn what_waited_keeps_its_order_and_is_followed_by_what_came_later() {
     harness.submit(0, Op::Status);
     let resume = harness.redial();
     harness.receive(&json!({"id": resume["id"], "result": initialize_result(&[])}));
-    let notice = codec::encode_notification::<crate::wire::method::HttpCancel>(&crate::wire::http::CancelParams {
+    let notice = codec::encode_notification::<method::HttpCancel>(&crate::wire::http::CancelParams {
         request_id: "http-1".into(),
     });
     harness.session.notify(notice);

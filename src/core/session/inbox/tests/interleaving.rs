@@ -86,7 +86,7 @@ proptest! {
                     inbox.handle_consumed(now, consumption(&out[..taken]), &mut out).unwrap();
                 }
                 Step::AskRead => {
-                    if let Some(spec) = inbox.wants_read(now).filter(|_| !reading) {
+                    if let Some(spec) = inbox.wants_read(now, false).filter(|_| !reading) {
                         reading = true;
                         inbox.handle_read_started(spec);
                         link.push_back(Message::Read(model.read(spec.after_seq(), spec.max_bytes())));
