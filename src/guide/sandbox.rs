@@ -60,8 +60,29 @@
 //! The network of a process is enabled, or restricted to nothing: no socket can be made but pairs of local ones. The owner may
 //! give such processes a loopback interface of their own.
 //!
-//! On macOS the same intents become a Seatbelt profile; on Windows, a restricted token. Neither could be run by this project
-//! yet: they are compiled with every change, and their rules are tested as text.
+//! ## macOS
+//!
+//! The same intents become a Seatbelt policy, with which `/usr/bin/sandbox-exec` starts the command in its own place. **This
+//! project has not run it on macOS**: it is compiled with every change, and the text of the policy is evaluated in tests against
+//! what the intent says of each path. So a sandbox there counts as partial: it is refused unless the executor's owner accepts
+//! that ([`accept_partial`](crate::sandbox::SandboxSettings::accept_partial)), and the report names what is missing.
+//!
+//! | on macOS | |
+//! | --- | --- |
+//! | the policy | is tried before the command is started; one that the system does not take, or an executor that is in a sandbox itself, is an error of the start |
+//! | the command | is the process that was started: exit status, signals, terminal, directory and environment are its own. A program that cannot be executed is an error of the start, also if the policy forbids it |
+//! | `arg0` | is refused if it is not the program's name: `sandbox-exec` cannot give another one |
+//! | variables whose names begin with `DYLD_` | do not reach the command: the system takes them from what it starts itself, and `sandbox-exec` is that |
+//! | patterns | also cover files that appear later. What matches at the start keeps its directories in place; a directory that holds a later match can be moved to where the pattern does not match |
+//! | roots, and directories on the way to something that is not writable | cannot be moved or removed |
+//! | missing protected names | are held by the policy in every spelling; nothing is made in their place. They are compared at the end, and what appeared is reported |
+//! | what the command leaves behind | is killed with its process group; a descendant that has left the group lives on, in the sandbox |
+//! | the network through a proxy | outbound to the given loopback ports only |
+//! | one wall | where Linux has two |
+//!
+//! ## Windows
+//!
+//! A process with a sandbox is refused.
 //!
 //! # What it protects against
 //!

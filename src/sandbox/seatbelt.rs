@@ -5,17 +5,27 @@
 //! and protected names are regular expressions, whose fixed beginning is escaped; since they are matched when a file is used,
 //! they also cover files that appear later.
 //!
+//! Rules are about paths, and a directory that is moved takes what is in it to another one. So no writable root may be moved,
+//! nor any directory on the way to something that is less than writable. For the same reason an entry below the directory
+//! through which the system shows its data volume a second time is refused: no rule would ever match it.
+//!
 //! None of it has been run on the system that it is for: it follows the documented behaviour of the policy language.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::bound::{Bound, BoundEntry, Class, Origin};
+use super::bound::{Bound, BoundEntry, Class, Existing, Origin};
 use super::error::SandboxError;
 use super::glob::push_escaped;
 use super::intent::{Access, NetworkPolicy};
 use super::managed::ManagedNetworkFacts;
+
+#[cfg(any(all(unix, not(target_os = "linux")), test))]
+mod launch;
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) use self::launch::{Beginning, ExecuteFault, Refusal, beginning, check_name, is_image, reasons, refusal};
 
 /// The program that applies a policy. Never looked up, so that nothing can take its place.
 pub const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
@@ -39,12 +49,14 @@ impl SeatbeltPolicy {
     ///
     /// # Errors
     ///
-    /// [`SandboxError::Preparation`] if a pattern or a workspace root has a name that the policy's text cannot hold.
+    /// [`SandboxError::Preparation`] if a pattern or a workspace root has a name that the policy's text cannot hold, if an entry
+    /// is below `/System/Volumes/Data`, or if there are more of them than arguments of a program can hold.
     pub fn new(
         bound: &Bound,
         managed: Option<&ManagedNetworkFacts>,
         user_cache: Option<&Path>,
     ) -> Result<Self, SandboxError> {
+        check_paths(bound)?;
         let mut policy = Writer::default();
         if matches!(bound.class, Class::FullWrite | Class::Nothing) {
             policy.line("(version 1)");
@@ -64,7 +76,14 @@ impl SeatbeltPolicy {
         }
         policy.text.push_str(LAST);
         policy.globs(bound)?;
-        Ok(Self { text: policy.text, parameters: policy.parameters })
+        policy.held(bound);
+        let policy = Self { text: policy.text, parameters: policy.parameters };
+        if policy.arguments().iter().map(|argument| argument.len() + 1).sum::<usize>() > MAX_ARGUMENT_BYTES {
+            return Err(SandboxError::preparation(
+                "its entries and the matches of its patterns are more than a policy of this system can name",
+            ));
+        }
+        Ok(policy)
     }
 
     /// The arguments of [`SANDBOX_EXEC`] that stand before the command.
@@ -78,12 +97,6 @@ impl SeatbeltPolicy {
         arguments.push("--".into());
         arguments
     }
-}
-
-/// Whether a process that [`SANDBOX_EXEC`] was to start never began: by its exit code, and by what it wrote itself before the
-/// command could.
-pub fn failed_to_apply(exit_code: Option<i32>, stderr: &[u8]) -> bool {
-    exit_code == Some(SANDBOX_EXEC_FAILED) && stderr.starts_with(b"sandbox-exec: ")
 }
 
 #[derive(Default)]
@@ -106,8 +119,8 @@ impl Writer {
     }
 
     fn files(&mut self, bound: &Bound) -> Result<(), SandboxError> {
-        self.line("; files to read");
-        self.allow(bound, Access::Read, "file-read*", "READABLE_ROOT")?;
+        self.line("; files to read and to execute");
+        self.allow(bound, Access::Read, "file-read* process-exec", "READABLE_ROOT")?;
         self.line("; files to write");
         self.allow(bound, Access::Write, "file-write*", "WRITABLE_ROOT")?;
         self.ancestors(bound);
@@ -121,7 +134,10 @@ impl Writer {
         let owner = |entry: &BoundEntry| {
             entry.path.ancestors().skip(1).find_map(|above| roots.iter().position(|root| root.path == above))
         };
-        let ends = |entry: &&BoundEntry| entry.access < access && bound.above(entry) >= Some(access);
+        // What a pattern matches is denied by the pattern.
+        let ends = |entry: &&BoundEntry| {
+            entry.origin != Origin::Glob && entry.access < access && bound.above(entry) >= Some(access)
+        };
         let ends: Vec<_> = bound.entries.iter().filter(ends).map(|entry| (owner(entry), entry)).collect();
         let of = |root: Option<usize>| ends.iter().filter(move |(owner, _)| *owner == root).map(|(_, entry)| *entry);
         if bound.root >= Some(access) {
@@ -150,7 +166,8 @@ impl Writer {
                 exclusions.push(format!("(require-not (subpath {parameter}))"));
                 number += 1;
             }
-            if entry.origin == Origin::Protected {
+            // The name of what exists is the one spelling that it has.
+            if entry.origin == Origin::Protected || entry.kind == Existing::Missing {
                 protected.push(any_case(&entry.path)?);
             }
         }
@@ -208,10 +225,31 @@ impl Writer {
                     )));
                 }
                 let regex = quoted(&regex);
-                self.line(&format!("(deny file-read* file-write* (regex {regex}))"));
+                self.line(&format!("(deny file-read* file-write* process-exec (regex {regex}))"));
             }
         }
         Ok(())
+    }
+
+    /// What must not be moved, with what is in it.
+    fn held(&mut self, bound: &Bound) {
+        if matches!(bound.class, Class::FullWrite | Class::Nothing) {
+            return;
+        }
+        let begins = bound.entries.iter().filter(|entry| entry.access == Access::Write);
+        let narrower = bound.entries.iter().filter(|entry| entry.access < Access::Write);
+        let above = narrower.flat_map(|entry| entry.path.ancestors().skip(1));
+        let bases = bound.globs.iter().flat_map(|glob| glob.base.ancestors());
+        let held: BTreeSet<_> = begins
+            .map(|entry| entry.path.as_path())
+            .chain(above.chain(bases))
+            .filter(|path| path.parent().is_some() && bound.can_write(path))
+            .collect();
+        let spelled: BTreeSet<_> = held.into_iter().flat_map(private_spellings).collect();
+        for (number, path) in spelled.iter().enumerate() {
+            let parameter = self.parameter(format!("HELD_{number}"), path);
+            self.line(&format!("(deny file-write-unlink (literal {parameter}))"));
+        }
     }
 
     /// What may be reached through a proxy; without ports nothing.
@@ -256,6 +294,19 @@ impl Writer {
             let parameter = self.parameter("USER_CACHE_DIR".into(), cache);
             self.line(&format!("(allow file-write* (subpath {parameter}))"));
         }
+    }
+}
+
+/// Refuses paths that no rule would match.
+fn check_paths(bound: &Bound) -> Result<(), SandboxError> {
+    let paths = bound.entries.iter().flat_map(|entry| [&entry.path, &entry.lexical]);
+    let mut paths = paths.chain(bound.globs.iter().map(|glob| &glob.base));
+    match paths.find(|path| path.starts_with(DATA_VOLUME)) {
+        Some(path) => Err(SandboxError::preparation(format!(
+            "{} is named by way of {DATA_VOLUME}, which the system's policies never see; leave that part out",
+            path.display()
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -324,11 +375,17 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
+/// Where the system shows what is on its data volume under its whole path. The same files have shorter paths, by which alone
+/// policies know them.
+const DATA_VOLUME: &str = "/System/Volumes/Data";
+
+/// What the arguments of a program may take there is 1 MiB with the environment.
+const MAX_ARGUMENT_BYTES: usize = 512 << 10;
+
 /// What every restricted command may do.
 const BASE: &str = r#"(version 1)
 (deny default)
 ; processes
-(allow process-exec)
 (allow process-fork)
 (allow process-info* (target same-sandbox))
 (allow signal (target same-sandbox))

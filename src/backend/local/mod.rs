@@ -43,8 +43,10 @@ mod supervisor;
 mod tests;
 #[cfg(unix)]
 mod unix;
-#[cfg(not(target_os = "linux"))]
+#[cfg(windows)]
 mod unsandboxed;
+#[cfg(any(not(target_os = "linux"), test))]
+mod watched;
 #[cfg(any(windows, test))]
 mod windows;
 

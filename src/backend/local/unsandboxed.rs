@@ -1,11 +1,11 @@
 //! Where no process can be sandboxed yet: what is asked for is refused. It has the names of the sandboxes of Linux.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::sandbox::{
-    Bound, Enforcement, ManagedNetworkFacts, MissingProtected, ProtectedName, SandboxError, SandboxSettings,
-};
+use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError, SandboxSettings};
+
+pub(super) use super::watched::{Held, Placeholders};
 
 /// What a request adds to an intent.
 #[derive(Clone, Copy, Debug)]
@@ -35,34 +35,4 @@ pub(super) fn prepare(
         cause: format!("this version has no sandboxes for processes on {}", std::env::consts::OS),
         remedy: None,
     })
-}
-
-/// Names that are held while processes run; here none are.
-#[derive(Clone, Debug)]
-pub(super) struct Placeholders;
-
-impl Placeholders {
-    pub(super) fn new(_directory: Option<PathBuf>) -> Self {
-        Self
-    }
-
-    pub(super) fn recover(&self) {}
-
-    pub(super) fn hold(&self, _names: &[ProtectedName], _missing: MissingProtected) -> Held {
-        Held
-    }
-}
-
-/// Nothing.
-#[derive(Debug)]
-pub(super) struct Held;
-
-impl Held {
-    pub(super) fn changed(&self) -> Vec<&Path> {
-        Vec::new()
-    }
-
-    pub(super) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
-        Vec::new()
-    }
 }

@@ -39,7 +39,10 @@ fn workspace() -> SandboxIntent {
 #[test]
 fn read_only_allows_to_read_everything() {
     let policy = policy(&SandboxIntent::read_only(), None);
-    assert_eq!(own_part(&policy), ["; files to read", r#"(allow file-read* (regex "^/"))"#, "; files to write",]);
+    assert_eq!(
+        own_part(&policy),
+        ["; files to read and to execute", r#"(allow file-read* process-exec (regex "^/"))"#, "; files to write",]
+    );
     assert!(policy.parameters.is_empty());
     assert_eq!(policy.arguments()[0], "-p");
     assert_eq!(policy.arguments()[2], "--");
@@ -60,13 +63,17 @@ fn a_workspace_is_written_without_its_protected_names() {
     assert_eq!(
         own_part(&policy),
         [
-            "; files to read",
-            r#"(allow file-read* (regex "^/"))"#,
+            "; files to read and to execute",
+            r#"(allow file-read* process-exec (regex "^/"))"#,
             "; files to write",
             &format!(r#"(allow file-write* (require-all (subpath (param "WRITABLE_ROOT_0")) {exclusions}))"#),
             r#"(allow file-write* (subpath (param "WRITABLE_ROOT_1")))"#,
             r#"(allow file-write* (subpath (param "WRITABLE_ROOT_2")))"#,
             r#"(allow file-write* (subpath (param "WRITABLE_ROOT_2_ALIAS_1")))"#,
+            r#"(deny file-write-unlink (literal (param "HELD_0")))"#,
+            r#"(deny file-write-unlink (literal (param "HELD_1")))"#,
+            r#"(deny file-write-unlink (literal (param "HELD_2")))"#,
+            r#"(deny file-write-unlink (literal (param "HELD_3")))"#,
         ]
     );
     let path =
@@ -78,6 +85,10 @@ fn a_workspace_is_written_without_its_protected_names() {
         ("WRITABLE_ROOT_1", "/Users/u/w/.git/hooks"),
         ("WRITABLE_ROOT_2", "/private/tmp"),
         ("WRITABLE_ROOT_2_ALIAS_1", "/tmp"),
+        ("HELD_0", "/Users/u/w"),
+        ("HELD_1", "/Users/u/w/.git/hooks"),
+        ("HELD_2", "/private/tmp"),
+        ("HELD_3", "/tmp"),
     ] {
         assert_eq!(path(name), Some(expected), "{name}");
     }
@@ -91,9 +102,9 @@ fn what_is_denied_is_left_out_and_what_is_open_again_is_a_rule_of_its_own() {
     assert_eq!(
         own_part(&policy),
         [
-            "; files to read",
-            r#"(allow file-read* (require-all (regex "^/") (require-not (literal (param "READABLE_ROOT_ALL_EXCLUDED_0"))) (require-not (subpath (param "READABLE_ROOT_ALL_EXCLUDED_0")))))"#,
-            r#"(allow file-read* (subpath (param "READABLE_ROOT_0")))"#,
+            "; files to read and to execute",
+            r#"(allow file-read* process-exec (require-all (regex "^/") (require-not (literal (param "READABLE_ROOT_ALL_EXCLUDED_0"))) (require-not (subpath (param "READABLE_ROOT_ALL_EXCLUDED_0")))))"#,
+            r#"(allow file-read* process-exec (subpath (param "READABLE_ROOT_0")))"#,
             "; files to write",
             r#"(allow file-read-metadata file-test-existence (literal (param "ANCESTOR_0")))"#,
         ]
@@ -130,9 +141,9 @@ fn patterns_stand_last_and_cover_what_appears_later() {
     assert_eq!(
         own[3..],
         [
-            r#"(deny file-read* file-write* (regex "^/Users/u/k/\"x[^/]\\*(/.*)?$"))"#,
-            r#"(deny file-read* file-write* (regex "^/private/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
-            r#"(deny file-read* file-write* (regex "^/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
+            r#"(deny file-read* file-write* process-exec (regex "^/Users/u/k/\"x[^/]\\*(/.*)?$"))"#,
+            r#"(deny file-read* file-write* process-exec (regex "^/private/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
+            r#"(deny file-read* file-write* process-exec (regex "^/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
         ]
     );
     let control = bind(&SandboxIntent::read_only().deny_glob("/Users/u/k/\n*"));
@@ -209,9 +220,47 @@ fn the_network_is_closed_managed_or_open() {
 }
 
 #[test]
-fn a_policy_that_was_not_applied_is_told_from_a_command_that_failed() {
-    assert!(failed_to_apply(Some(71), b"sandbox-exec: sandbox_apply: Operation not permitted\n"));
-    assert!(!failed_to_apply(Some(71), b"something else"));
-    assert!(!failed_to_apply(Some(1), b"sandbox-exec: sandbox_apply: Operation not permitted\n"));
-    assert!(!failed_to_apply(None, b""));
+fn a_missing_name_is_held_in_every_spelling_and_what_leads_to_it_stays_in_place() {
+    let intent = workspace().deny(uri("/Users/u/w/secret/open/new"));
+    let policy = policy(&intent, None);
+    let held =
+        |path: &str| policy.parameters.iter().any(|(name, of)| name.starts_with("HELD_") && of == Path::new(path));
+    for path in ["/Users/u/w", "/Users/u/w/secret", "/Users/u/w/secret/open"] {
+        assert!(held(path), "{path}");
+    }
+    assert!(!held("/Users/u") && !held("/"));
+    assert!(
+        policy.text.contains(r#"(require-not (regex "^/Users/u/w/secret/open/[nN][eE][wW](/.*)?$"))"#),
+        "{}",
+        policy.text
+    );
 }
+
+#[test]
+fn matches_of_patterns_keep_their_directories_in_place() {
+    let fake = FakePaths::new(&["/Users/u/w/keys/a.pem", "/tmp/"]);
+    let intent = workspace().cwd(uri("/Users/u/w")).deny_glob("**/*.pem");
+    let mut bound = intent.bind(&Facts::new(Platform::MacOs, &fake)).unwrap();
+    bound.expand_globs(&fake).unwrap();
+    let policy = SeatbeltPolicy::new(&bound, None, None).unwrap();
+    let held =
+        |path: &str| policy.parameters.iter().any(|(name, of)| name.starts_with("HELD_") && of == Path::new(path));
+    assert!(held("/Users/u/w") && held("/Users/u/w/keys"), "{:?}", policy.parameters);
+    assert!(!policy.parameters.iter().any(|(_, path)| path.ends_with("a.pem")), "the pattern denies it");
+}
+
+#[test]
+fn what_no_policy_can_name_is_refused() {
+    let fake = FakePaths::new(&["/System/Volumes/Data/Users/u/w/"]);
+    let intent = SandboxIntent::read_only().deny(uri("/System/Volumes/Data/Users/u/w"));
+    let bound = intent.bind(&Facts::new(Platform::MacOs, &fake)).unwrap();
+    let error = SeatbeltPolicy::new(&bound, None, None).unwrap_err();
+    assert!(error.to_string().contains(DATA_VOLUME), "{error}");
+    let many = (0..8192).fold(SandboxIntent::read_only(), |intent, number| {
+        intent.deny(uri(&format!("/Users/u/w/a-name-that-is-not-short-{number}")))
+    });
+    let error = SeatbeltPolicy::new(&bind(&many), None, None).unwrap_err();
+    assert!(error.to_string().contains("more than a policy"), "{error}");
+}
+
+mod oracle;

@@ -43,7 +43,6 @@ pub(super) enum Stage {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing of the kind is made there"))]
     Contain,
     /// Building the sandbox of the process.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "none is built there"))]
     Sandbox,
     /// Setting the new process up: session, terminal, descriptors, limits.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not told from the execution there"))]
@@ -66,7 +65,6 @@ impl LaunchFailure {
     }
 
     /// The sandbox of the process cannot be built.
-    #[cfg(target_os = "linux")]
     pub(super) fn sandbox(error: crate::sandbox::SandboxError) -> Self {
         Self { stage: Stage::Sandbox, error: io::Error::other(error) }
     }
@@ -99,7 +97,6 @@ pub(super) struct Prepared {
     pub(super) exit_by_thread: bool,
     #[cfg(target_os = "linux")]
     pub(super) container: Option<super::container::ContainerPlan>,
-    #[cfg(target_os = "linux")]
     pub(super) sandbox: Option<super::sandbox::SandboxPlan>,
 }
 
@@ -111,23 +108,32 @@ impl Launcher {
 
     /// Starts a child. Blocks until the program is executed or cannot be.
     pub(in crate::backend::local) fn launch(&mut self, plan: &LaunchPlan) -> Result<Launched, LaunchFailure> {
-        let streams = Streams::open(plan).map_err(|error| LaunchFailure::new(Stage::Streams, error))?;
+        let candidates = find(plan).paths;
+        #[cfg(not(target_os = "linux"))]
+        if plan.sandbox.is_some() {
+            super::sandbox::check(plan, &candidates)?;
+        }
+        #[cfg_attr(target_os = "linux", allow(unused_mut, reason = "nothing is read of it here"))]
+        let mut streams = Streams::open(plan).map_err(|error| LaunchFailure::new(Stage::Streams, error))?;
         let prepared = Prepared {
-            candidates: find(plan).paths,
+            candidates,
             argv: plan.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
             envp: plan.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
             cwd: c_string(plan.cwd.as_os_str())?,
-            child_ends: streams.child_ends,
+            child_ends: streams.child_ends.clone(),
             terminal: plan.terminal.is_some(),
             end_with_executor: plan.end_with_executor,
             descriptor_limit: plan.descriptor_limit,
             exit_by_thread: plan.exit_by_thread,
             #[cfg(target_os = "linux")]
             container: plan.container.clone(),
-            #[cfg(target_os = "linux")]
             sandbox: plan.sandbox.clone(),
         };
         let child = self.platform.start(&prepared)?;
+        #[cfg(not(target_os = "linux"))]
+        if plan.sandbox.is_some() {
+            super::sandbox::await_command(&child, streams.stderr.as_mut().unwrap_or(&mut streams.stdout))?;
+        }
         Ok(Launched { child, stdin: streams.stdin, stdout: streams.stdout, stderr: streams.stderr })
     }
 }

@@ -1,10 +1,11 @@
 //! Unix systems other than Linux: children by the standard library, exits by waiting threads.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -109,17 +110,22 @@ impl Launcher {
         Ok(Self)
     }
 
-    /// Tries the candidates in order, by the same rule as on Linux.
+    /// Tries the candidates in order, by the same rule as on Linux. In a sandbox, the program that applies its policy does so.
     pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
+        if let Some(sandbox) = &prepared.sandbox {
+            let mut command = sandbox.command();
+            command.args(prepared.argv.iter().map(|arg| OsStr::from_bytes(arg.as_bytes())));
+            return match equip(command, prepared).and_then(|mut command| command.spawn()) {
+                Ok(child) => Ok(Child::new(process_id(&child)?, None, None).ends_with_leader()),
+                Err(error) if stage(prepared) == Stage::Cwd => Err(LaunchFailure::new(Stage::Cwd, error)),
+                Err(error) => Err(not_started(error)),
+            };
+        }
         let mut failure = io::Error::from_raw_os_error(libc::ENOENT);
         let mut refused = None;
         for candidate in &prepared.candidates {
             match command(prepared, OsStr::from_bytes(candidate.as_bytes())).and_then(|mut command| command.spawn()) {
-                Ok(child) => {
-                    let pid = libc::pid_t::try_from(child.id())
-                        .map_err(|_| LaunchFailure::new(Stage::Fork, io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
-                    return Ok(Child::new(pid, None, None));
-                }
+                Ok(child) => return Ok(Child::new(process_id(&child)?, None, None)),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EACCES) => refused = Some(error),
                     Some(libc::ENOENT | libc::ENOTDIR) => failure = error,
@@ -128,6 +134,21 @@ impl Launcher {
             }
         }
         Err(LaunchFailure::new(stage(prepared), refused.unwrap_or(failure)))
+    }
+}
+
+fn process_id(child: &std::process::Child) -> Result<libc::pid_t, LaunchFailure> {
+    let id = libc::pid_t::try_from(child.id());
+    id.map_err(|_| LaunchFailure::new(Stage::Fork, io::Error::from_raw_os_error(libc::EOVERFLOW)))
+}
+
+/// The program that applies policies was not executed: it is not there, or there are too many arguments or processes.
+fn not_started(error: io::Error) -> LaunchFailure {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::EPERM) => super::sandbox::not_started(&error),
+        Some(libc::EAGAIN) => LaunchFailure::new(Stage::Fork, error),
+        Some(libc::E2BIG) => LaunchFailure::new(Stage::Exec, error),
+        _ => LaunchFailure::new(Stage::Sandbox, error),
     }
 }
 
@@ -143,7 +164,13 @@ fn command(prepared: &Prepared, program: &OsStr) -> io::Result<Command> {
     if let Some(arg0) = argv.next() {
         command.arg0(arg0);
     }
-    command.args(argv).env_clear().current_dir(OsStr::from_bytes(prepared.cwd.as_bytes()));
+    command.args(argv);
+    equip(command, prepared)
+}
+
+/// Gives a child all but its program and arguments.
+fn equip(mut command: Command, prepared: &Prepared) -> io::Result<Command> {
+    command.env_clear().current_dir(OsStr::from_bytes(prepared.cwd.as_bytes()));
     for variable in &prepared.envp {
         // The first byte may not separate: names are never empty.
         let bytes = variable.as_bytes();
@@ -199,6 +226,42 @@ unsafe fn mark_close_on_exec() {
             fd += 1;
         }
     }
+}
+
+/// The user's directory for caches, which services of the system write on behalf of programs.
+#[cfg(target_vendor = "apple")]
+pub(super) fn user_cache_dir() -> Option<PathBuf> {
+    let mut path = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the pointer and the length describe the vector, of which the call writes a terminated string.
+    let length = unsafe { libc::confstr(libc::_CS_DARWIN_USER_CACHE_DIR, path.as_mut_ptr().cast(), path.len()) };
+    // With the terminator; zero is an error, and what is longer was cut.
+    if length == 0 || length > path.len() {
+        return None;
+    }
+    path.truncate(length - 1);
+    Some(OsString::from_vec(path).into())
+}
+
+/// The program that a process executes, if it still does.
+#[cfg(target_vendor = "apple")]
+pub(super) fn program_of(process: u32) -> Option<PathBuf> {
+    let process = libc::c_int::try_from(process).ok()?;
+    let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
+    // SAFETY: the pointer and the length describe the vector, in which the call writes at most as much.
+    let length = unsafe { libc::proc_pidpath(process, path.as_mut_ptr().cast(), path.len() as u32) };
+    // Zero is an error.
+    path.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
+    Some(OsString::from_vec(path).into())
+}
+
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn user_cache_dir() -> Option<PathBuf> {
+    None
+}
+
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn program_of(_process: u32) -> Option<PathBuf> {
+    None
 }
 
 /// There are no pidfds.

@@ -31,12 +31,12 @@ mod platform;
 mod process;
 #[cfg(target_os = "linux")]
 pub(super) mod sandbox;
+#[cfg(not(target_os = "linux"))]
+#[path = "seatbelt.rs"]
+pub(super) mod sandbox;
 mod search;
 mod stream;
 mod terminal;
-
-#[cfg(not(target_os = "linux"))]
-pub(super) use super::unsandboxed as sandbox;
 
 pub(super) use self::classify::classify;
 #[cfg(target_os = "linux")]

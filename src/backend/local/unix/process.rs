@@ -33,6 +33,9 @@ pub(in crate::backend::local) struct Child {
     /// It runs in a sandbox, with which it ends as a whole.
     #[cfg(target_os = "linux")]
     sandbox: Option<super::sandbox::Running>,
+    /// Whoever is left of its group ends with it.
+    #[cfg(not(target_os = "linux"))]
+    ends_with_leader: bool,
     /// Stands for a process that may not be signalled, such as one that took another user's rights.
     #[cfg(test)]
     pub(in crate::backend::local) refuses_signals: bool,
@@ -50,6 +53,8 @@ impl Child {
             container,
             #[cfg(target_os = "linux")]
             sandbox: None,
+            #[cfg(not(target_os = "linux"))]
+            ends_with_leader: false,
             #[cfg(test)]
             refuses_signals: false,
         }
@@ -62,6 +67,13 @@ impl Child {
         let container = namespace.map(platform::Container::PidNamespace);
         let sandbox = Some(super::sandbox::Running::new(plan, listeners));
         Self { sandbox, ..Self::new(pid, Some(pidfd), container) }
+    }
+
+    /// The same child, with which its group ends, as in a sandbox.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn ends_with_leader(mut self) -> Self {
+        self.ends_with_leader = true;
+        self
     }
 
     /// The process id.
@@ -257,9 +269,17 @@ impl ExitWatch {
         }
         let (tell, told) = oneshot::channel();
         let pid = child.pid;
+        #[cfg(not(target_os = "linux"))]
+        let ends_with_leader = child.ends_with_leader;
         std::thread::Builder::new().name("longarm-wait".into()).stack_size(WAITER_STACK_BYTES).spawn(move || {
             // Leaves the zombie to its owner. The only error is that there is no such child any more.
             let ended = wait((libc::P_PID, pid.unsigned_abs()), libc::WEXITED | libc::WNOWAIT);
+            #[cfg(not(target_os = "linux"))]
+            if ends_with_leader && ended.is_ok() {
+                // It is a zombie until its exit is told, so that the number still means its group. One that is empty is no error.
+                // SAFETY: the call touches no memory.
+                drop(check(unsafe { libc::kill(-pid, libc::SIGKILL) }));
+            }
             drop(ended);
             // The owner may have lost interest.
             drop(tell);

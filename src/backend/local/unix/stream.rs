@@ -23,6 +23,8 @@ pub(in crate::backend::local) struct OutputReader {
     held_slave: Option<Arc<OwnedFd>>,
     /// There may be more than the runtime has heard of.
     look: bool,
+    /// What was read already, and comes first.
+    peeked: Vec<u8>,
 }
 
 /// What wakes a reader.
@@ -38,11 +40,32 @@ enum Wake {
 
 impl OutputReader {
     pub(super) fn pipe(fd: OwnedFd) -> Self {
-        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: false, held_slave: None, look: false }
+        Self {
+            wake: Wake::Nothing,
+            fd: Arc::new(fd),
+            is_terminal: false,
+            held_slave: None,
+            look: false,
+            peeked: Vec::new(),
+        }
     }
 
     pub(super) fn terminal(fd: OwnedFd, held_slave: Option<Arc<OwnedFd>>) -> Self {
-        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: true, held_slave, look: false }
+        Self { wake: Wake::Nothing, fd: Arc::new(fd), is_terminal: true, held_slave, look: false, peeked: Vec::new() }
+    }
+
+    /// What there is, up to `max` bytes; the reads that follow find it first.
+    #[cfg(any(not(target_os = "linux"), test))]
+    pub(super) fn peek(&mut self, max: usize) -> io::Result<&[u8]> {
+        let mut buffer = Vec::with_capacity(max);
+        while self.peeked.len() < max {
+            buffer.clear();
+            match read_now(&self.fd, self.is_terminal, &mut buffer)? {
+                None | Some(0) => break,
+                Some(_) => self.peeked.append(&mut buffer),
+            }
+        }
+        Ok(&self.peeked)
     }
 
     /// Has the next reads look at the stream itself, not only at what the runtime has heard of it: what a process wrote
@@ -92,6 +115,11 @@ impl OutputReader {
         cx: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
+        if !self.peeked.is_empty() {
+            let count = self.peeked.len().min(buffer.capacity() - buffer.len());
+            buffer.extend(self.peeked.drain(..count));
+            return Poll::Ready(Ok(count));
+        }
         if self.look {
             if let Some(count) = read_now(&self.fd, self.is_terminal, buffer)? {
                 return Poll::Ready(Ok(count));
@@ -235,5 +263,36 @@ impl InputWriter {
     /// The foreground process group of the terminal.
     pub(super) fn foreground_group(&self) -> io::Result<Option<libc::pid_t>> {
         terminal::foreground_group(self.fd.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn what_was_peeked_at_is_read_first() {
+        let (read, write_end) = crate::backend::local::unix::pipe().unwrap();
+        crate::backend::local::unix::set_nonblocking(read.as_fd()).unwrap();
+        let mut reader = OutputReader::pipe(read);
+        assert_eq!(reader.peek(4).unwrap(), b"");
+        write(write_end.as_raw_fd(), b"abcdef").unwrap();
+        assert_eq!(reader.peek(4).unwrap(), b"abcd");
+        assert_eq!(reader.peek(4).unwrap(), b"abcd");
+        drop(write_end);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut all = Vec::new();
+        loop {
+            let mut buffer = Vec::with_capacity(3);
+            match reader.poll_read(&mut cx, &mut buffer) {
+                Poll::Ready(Ok(0)) => break,
+                Poll::Ready(Ok(count)) => assert_eq!(count, buffer.len()),
+                other => panic!("{other:?}"),
+            }
+            all.push(String::from_utf8(buffer).unwrap());
+        }
+        assert_eq!(all, ["abc", "d", "ef"]);
     }
 }

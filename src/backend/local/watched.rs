@@ -1,0 +1,111 @@
+//! Names that must not change while processes run, where only looking at them can tell: what they stand for at the end is
+//! compared with what they stood for at the start. It has the names of the placeholders of Linux, and makes none.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::sandbox::{MissingProtected, ProtectedName};
+
+/// The names of one executor.
+#[derive(Clone, Debug)]
+pub(super) struct Placeholders {
+    /// Where what appeared is moved to.
+    directory: Option<PathBuf>,
+}
+
+impl Placeholders {
+    pub(super) fn new(directory: Option<PathBuf>) -> Self {
+        Self { directory }
+    }
+
+    /// There is nothing to remove: nothing is made.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn recover(&self) {}
+
+    /// Watches names until what it returns is asked.
+    pub(super) fn hold(&self, names: &[ProtectedName], _missing: MissingProtected) -> Held {
+        let watch =
+            |name: &ProtectedName| Watched { path: name.path.clone(), before: Thing::at(&name.path).ok().flatten() };
+        Held { directory: self.directory.clone(), names: names.iter().map(watch).collect() }
+    }
+}
+
+/// Names that are watched.
+#[derive(Debug)]
+#[must_use = "it tells what became of the names"]
+pub(super) struct Held {
+    directory: Option<PathBuf>,
+    names: Vec<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    /// What was there at the start.
+    before: Option<Thing>,
+}
+
+impl Held {
+    /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
+    pub(super) fn changed(&self) -> Vec<&Path> {
+        let changed = self.names.iter().filter(|name| match Thing::at(&name.path) {
+            // That it went is nothing that could harm.
+            Ok(None) => false,
+            Ok(now) => now != name.before,
+            Err(_) => name.before.is_some(),
+        });
+        changed.map(|name| name.path.as_path()).collect()
+    }
+
+    /// Moves what appeared under a name that did not exist at the start out of the way: into the executor's own directory, if
+    /// it has one, or else beside the name. Returns what was moved, and to where.
+    pub(super) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
+        let appeared = self.names.iter().filter(|name| name.before.is_none());
+        appeared.filter_map(|name| Some((name.path.as_path(), self.move_away(&name.path)?))).collect()
+    }
+
+    fn move_away(&self, path: &Path) -> Option<PathBuf> {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        // Nothing else has such a name, so that nothing is replaced.
+        let unique = format!("{name}.{}.set-aside", uuid::Uuid::new_v4().simple());
+        let own = self.directory.as_ref().map(|directory| directory.join(&unique));
+        own.into_iter().chain([path.with_file_name(&unique)]).find(|to| fs::rename(path, to).is_ok())
+    }
+}
+
+/// What a name stands for, as far as a look tells it from something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Thing {
+    kind: fs::FileType,
+    /// The device and the inode, where there are such. They are used again.
+    number: Option<(u64, u64)>,
+    born: Option<SystemTime>,
+}
+
+impl Thing {
+    /// What is at a path itself, if there is something.
+    fn at(path: &Path) -> io::Result<Option<Self>> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some(Self { kind: found.file_type(), number: number(&found), born: found.created().ok() })),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn number(found: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn number(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+#[cfg(test)]
+mod tests;
