@@ -106,6 +106,7 @@
 //! | `cli` | no | the `longarm` program: `serve` and `exec`; with `http` |
 //! | `toml` | no | [environments by name](environment) from a TOML file |
 //! | `axum` | no | WebSockets that an axum handler has accepted, as [transports](transport) |
+//! | `tracing`, `metrics` | no | [spans and measurements](telemetry) of calls |
 //! | `testing` | no | a fake place, faults in the in-memory transport, the contract suite for backends |
 //!
 //! # What dropping does
@@ -161,6 +162,7 @@ pub mod request;
 pub mod sandbox;
 pub mod server;
 pub mod status;
+pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

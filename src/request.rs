@@ -14,6 +14,7 @@ use crate::env_policy::{EnvMap, EnvPolicy, ReservedNames, ShellEnvPolicy, child_
 use crate::error::InvalidRequest;
 use crate::path_uri::PathUri;
 use crate::sandbox::{ManagedNetworkFacts, SandboxIntent};
+use crate::wire::trace::Trace;
 
 pub use self::id::{InvalidThreadId, Metadata, ProcessId, ThreadId};
 pub use self::signal::Signal;
@@ -48,6 +49,8 @@ pub struct ExecRequest {
     pub(crate) sandbox: Option<SandboxIntent>,
     pub(crate) managed_network: Option<ManagedNetworkFacts>,
     pub(crate) enforce_managed_network: bool,
+    /// Which trace whoever asks for the process is in.
+    pub(crate) trace: Trace,
 }
 
 impl ExecRequest {
@@ -77,7 +80,15 @@ impl ExecRequest {
             sandbox: None,
             managed_network: None,
             enforce_managed_network: false,
+            trace: Trace::default(),
         }
+    }
+
+    /// The trace of the span that serves the request for this process, for a backend that passes it on; `None` for a request
+    /// that came by no connection.
+    #[cfg(feature = "tracing")]
+    pub fn trace_context(&self) -> Option<&crate::telemetry::TraceContext> {
+        self.trace.context()
     }
 
     /// Adds one argument.

@@ -39,7 +39,7 @@ fn messages_of_our_methods_decode_and_encode_to_what_was_recorded() {
             let message = codec::decode(text.as_bytes(), &MessageLimits::default())
                 .unwrap_or_else(|error| panic!("{at}: {error}"));
             match message {
-                Message::Request { id, method, params } => {
+                Message::Request { id, method, params, .. } => {
                     // The server asks too; its ids are its own.
                     let checked = check_request(&method, params, transcript.of_reference_client, &at);
                     *seen.entry(method.clone().into_owned()).or_default() += 1;

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::files::Files;
 use super::http::Http;
+use super::measure::Requests;
 use super::slots::Slots;
 use crate::backend::{ExecBackend, ProcessControl, Spawned, Terminate};
 use crate::core::peer::{Action, Completion, ProcessKey};
@@ -43,16 +44,19 @@ impl Calls {
         &self,
         cx: &mut Context<'_>,
         action: Action,
+        requests: &Requests,
         slots: &mut Slots,
         files: &mut Files,
         http: &mut Http,
     ) -> Option<Ended> {
         match action {
-            Action::Start { process, request } => {
+            Action::Start { process, mut request, asked } => {
+                request.trace = requests.trace_of(asked);
                 let backend = Arc::clone(&self.backend);
                 let (abort, registration) = AbortHandle::new_pair();
                 slots.starting(process, abort);
-                let start = Box::pin(async move { Ended::Started(process, backend.spawn(*request).await) });
+                let start = async move { Ended::Started(process, backend.spawn(*request).await) };
+                let start = Box::pin(requests.within(asked, start));
                 self.run_abortable(cx, Abortable::new(start, registration))
             }
             Action::CancelStart { process } | Action::Forget { process } => {

@@ -28,6 +28,7 @@ mod connection;
 mod files;
 mod http;
 mod link;
+mod measure;
 mod registry;
 mod session_task;
 mod slots;

@@ -13,6 +13,7 @@ use super::calls::{Calls, Ended};
 use super::files::Files;
 use super::http::Http;
 use super::link::Link;
+use super::measure::Requests;
 use super::registry::Registry;
 use super::slots::Slots;
 use crate::core::peer::{Completion, Peer, StartFacts};
@@ -53,6 +54,7 @@ pub(super) struct Session {
     calls: Calls,
     files: Files,
     http: Http,
+    requests: Requests,
     alarm: Alarm,
     /// Ends when the server is to be shut down.
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -87,6 +89,7 @@ impl Session {
             calls,
             files,
             http,
+            requests: Requests::default(),
             alarm: Alarm::default(),
             shutdown,
             shutdown_deadline: None,
@@ -111,10 +114,12 @@ impl Session {
             moved |= self.poll_mailbox(cx, now);
             moved |= self.poll_incoming(cx, now);
             moved |= self.poll_calls(cx, now);
+            self.requests.collect(&mut self.peer);
             moved |= self.poll_events(cx, now);
             moved |= self.run_actions(cx, now);
             moved |= self.poll_outgoing(cx, now);
             moved |= self.poll_timers(cx, now);
+            self.requests.collect(&mut self.peer);
             if self.is_over(now) {
                 return Poll::Ready(());
             }
@@ -263,7 +268,8 @@ impl Session {
         let mut moved = false;
         while let Some(action) = self.peer.poll_action() {
             moved = true;
-            if let Some(ended) = self.calls.begin(cx, action, &mut self.slots, &mut self.files, &mut self.http) {
+            let Self { requests, slots, files, http, .. } = self;
+            if let Some(ended) = self.calls.begin(cx, action, requests, slots, files, http) {
                 self.handle_ended(now, ended);
             }
         }
@@ -308,6 +314,7 @@ impl Session {
 
     fn disconnect(&mut self, now: Instant, result: Result<(), ServeError>) {
         let Some(Attached { link, end }) = self.attached.take() else { return };
+        self.requests.disconnect(&mut self.peer);
         if let Some(expiry) = self.peer.handle_disconnect(now) {
             self.registry.detached(self.peer.session_id(), expiry);
         }

@@ -29,9 +29,11 @@ pub mod sandbox;
 mod scalars;
 mod scan;
 pub mod spawn_error;
+pub(crate) mod trace;
 
 pub use self::bytes::Base64;
 pub use self::error_code::ErrorCode;
 pub(crate) use self::fs_convert::{follow_symlinks, symlinks};
 pub use self::method::{Method, Notification};
 pub use self::request_id::RequestId;
+pub use self::trace::TraceMember;

@@ -165,7 +165,7 @@ proptest! {
         prop_assert!(short.is_none() || short == Some((id, params)));
         let edited = edit(&message, edits);
         if let Some((id, params)) = hot::decode_write(&edited, &limits()) {
-            let Ok(Message::Request { id: long_id, method, params: long }) = codec::decode(&edited, &limits()) else {
+            let Ok(Message::Request { id: long_id, method, params: long, .. }) = codec::decode(&edited, &limits()) else {
                 return Err(TestCaseError::fail("the long way refuses it"));
             };
             prop_assert_eq!(method, "process/write");
@@ -179,7 +179,7 @@ where
     M::Params: PartialEq + std::fmt::Debug,
 {
     let message = codec::encode_request::<M>(&RequestId::Number(7), params);
-    let Ok(Message::Request { id, method, params: payload }) = codec::decode(&message, &limits()) else {
+    let Ok(Message::Request { id, method, params: payload, .. }) = codec::decode(&message, &limits()) else {
         return Err(TestCaseError::fail("not a request"));
     };
     prop_assert_eq!((id, &*method), (RequestId::Number(7), M::NAME));

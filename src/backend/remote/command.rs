@@ -11,14 +11,16 @@ use super::events::{EventSink, Events};
 use super::process::RemoteProcess;
 use crate::core::session::{Answer, Failure, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
+use crate::telemetry::{self, CallSpan, Outcome, Side};
+use crate::wire::trace::Trace;
 
 /// One thing to do, in the order in which they are sent.
 #[derive(Debug)]
 pub(super) enum Command {
     /// Makes a call about `route`; calls about the place have one that names nothing.
-    Call { route: RouteKey, op: Op, reply: Reply },
+    Call { route: RouteKey, op: Op, waiter: Waiter },
     /// Makes a call that brings a process into being here, whose events go to `sink`.
-    Follow { route: RouteKey, op: Op, sink: Option<EventSink>, reply: Reply },
+    Follow { route: RouteKey, op: Op, sink: Option<EventSink>, waiter: Waiter },
     /// The reader of a process has taken events.
     Consumed(RouteKey),
     /// Nobody will read the events of this process.
@@ -47,6 +49,46 @@ pub(super) enum Command {
     AbandonAll,
     /// Ends the connection only.
     Leave,
+}
+
+/// Who waits for a call.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    reply: Reply,
+    pub(super) span: CallSpan,
+    trace: Trace,
+}
+
+impl Waiter {
+    /// The call begins here, in the task of the caller.
+    pub(super) fn new(op: &Op, reply: Reply) -> Self {
+        let trace = match op {
+            Op::Start { request } if request.trace != Trace::default() => request.trace.clone(),
+            _ => telemetry::current(),
+        };
+        let (span, trace) = CallSpan::begin(Side::Client, op.method(), trace);
+        Self { reply, span, trace }
+    }
+
+    /// The trace of the call, once.
+    pub(super) fn take_trace(&mut self) -> Trace {
+        std::mem::take(&mut self.trace)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// Whoever waited may be gone.
+    pub(super) fn answer(self, result: Result<Answer, Failure>) {
+        self.span.end(match &result {
+            Ok(_) => Outcome::Ok,
+            Err(Failure::Busy(_)) => Outcome::Busy,
+            Err(Failure::Disconnected(_) | Failure::Closed) => Outcome::Disconnected,
+            Err(_) => Outcome::Error,
+        });
+        let _ = self.reply.send(result);
+    }
 }
 
 /// The way to the connection's task, and what is known of its end.
@@ -92,7 +134,8 @@ impl Link {
     /// Makes a call about a process.
     pub(super) async fn call_on(&self, route: RouteKey, op: Op) -> Result<Answer, Failure> {
         let (reply, answer) = oneshot::channel();
-        self.answer(Command::Call { route, op, reply }, answer).await
+        let waiter = Waiter::new(&op, reply);
+        self.answer(Command::Call { route, op, waiter }, answer).await
     }
 
     /// Makes a call that brings a process into being here.
@@ -104,7 +147,8 @@ impl Link {
     ) -> Result<Answer, Failure> {
         let (reply, answer) = oneshot::channel();
         let sink = events.take_sink();
-        self.answer(Command::Follow { route, op, sink, reply }, answer).await
+        let waiter = Waiter::new(&op, reply);
+        self.answer(Command::Follow { route, op, sink, waiter }, answer).await
     }
 
     /// Waits until the peer has answered something, or the connection over which it was asked has ended.

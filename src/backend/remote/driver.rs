@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
 
 use super::bodies::Bodies;
-use super::command::{Command, Link};
+use super::command::{Command, Link, Waiter};
 use super::events::EventSink;
 use super::watches::Watches;
 use super::wire::Wire;
-use super::{Facts, Handshake, Reply};
+use super::{Facts, Handshake};
 use crate::config::{self, ClientConfig};
 use crate::core::session::{Ask, ConnectionState, Ending, LinkId, Mode, Op, RouteKey, Session, SessionEvent, Token};
 use crate::error::{ConnectError, Disconnected, Sent};
@@ -134,7 +134,7 @@ fn spawn(
         board,
         ended: ended_sender,
         reason: Arc::clone(&reason),
-        replies: HashMap::new(),
+        waiters: HashMap::new(),
         probe: None,
         sinks: HashMap::new(),
         last_token: 0,
@@ -161,7 +161,7 @@ struct Driver {
     board: Board,
     ended: watch::Sender<bool>,
     reason: Arc<OnceLock<Arc<str>>>,
-    replies: HashMap<Token, Reply>,
+    waiters: HashMap<Token, Waiter>,
     /// A call for a sign of life, and who waits for its answer.
     probe: Option<(Token, Vec<oneshot::Sender<()>>)>,
     sinks: HashMap<RouteKey, EventSink>,
@@ -307,14 +307,14 @@ impl Driver {
 
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Call { route, op, reply } => {
+            Command::Call { route, op, waiter } => {
                 self.take_back();
-                let token = self.token(reply);
+                let token = self.token(waiter);
                 self.session.submit(now, token, route, op);
             }
-            Command::Follow { route, op, sink, reply } => {
+            Command::Follow { route, op, sink, waiter } => {
                 self.take_back();
-                let token = self.token(reply);
+                let token = self.token(waiter);
                 self.sinks.extend(sink.map(|sink| (route, sink)));
                 self.session.submit(now, token, route, op);
             }
@@ -355,9 +355,10 @@ impl Driver {
         self.deliver();
     }
 
-    fn token(&mut self, reply: Reply) -> Token {
+    fn token(&mut self, mut waiter: Waiter) -> Token {
         let token = self.next_token();
-        self.replies.insert(token, reply);
+        self.session.set_trace(token, waiter.take_trace());
+        self.waiters.insert(token, waiter);
         token
     }
 
@@ -380,8 +381,8 @@ impl Driver {
     /// What waits for a connection, or for a place on it, leaves with whoever waited for it.
     fn take_back(&mut self) {
         if self.session.holds_back() {
-            let replies = &self.replies;
-            self.session.take_back(|token| replies.get(&token).is_some_and(Reply::is_closed));
+            let waiters = &self.waiters;
+            self.session.take_back(|token| waiters.get(&token).is_some_and(Waiter::is_gone));
             self.deliver();
         }
     }
@@ -405,9 +406,14 @@ impl Driver {
                     self.handshake.send_replace(Handshake::Failed(error));
                 }
                 SessionEvent::Over { reason, state } => self.conclude(&reason, state),
+                SessionEvent::Sent { token } => {
+                    if let Some(waiter) = self.waiters.get_mut(&token) {
+                        waiter.span.left_queue();
+                    }
+                }
                 SessionEvent::Answer { token, result } => {
-                    if let Some(reply) = self.replies.remove(&token) {
-                        let _ = reply.send(result);
+                    if let Some(waiter) = self.waiters.remove(&token) {
+                        waiter.answer(result);
                     } else if let Some((_, waiting)) = self.probe.take_if(|(probe, _)| *probe == token) {
                         for done in waiting {
                             // Whoever asked may be gone.
@@ -482,12 +488,12 @@ impl Driver {
     async fn finish(mut self, reason: Arc<str>, ending: Ending) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Call { reply, .. } | Command::Follow { reply, .. } = command {
+            if let Command::Call { waiter, .. } | Command::Follow { waiter, .. } = command {
                 let disconnected = Disconnected { sent: Sent::NotSent, reason: Arc::clone(&reason) };
-                let _ = reply.send(Err(disconnected.into()));
+                waiter.answer(Err(disconnected.into()));
             }
         }
-        self.replies.clear();
+        self.waiters.clear();
         self.sinks.clear();
         drop(self.dialling);
         if let Some(wire) = self.wire {

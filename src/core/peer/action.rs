@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::process::ProcessKey;
+use super::record::Number;
 use super::request::Call;
 use crate::error::{CallError, SignalError, SpawnError, WriteError};
 use crate::fs::{
@@ -23,7 +24,7 @@ use crate::sandbox::{Enforcement, SandboxIntent};
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Start a process. Ends in [`Completion::Started`].
-    Start { process: ProcessKey, request: Box<ExecRequest> },
+    Start { process: ProcessKey, request: Box<ExecRequest>, asked: Number },
     /// Give up a start, and with it whatever was started. Ends in nothing.
     CancelStart { process: ProcessKey },
     /// Write to standard input. Ends in [`Completion::StdinDone`].

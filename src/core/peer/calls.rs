@@ -31,6 +31,7 @@ impl Peer {
             held.push_back((call, request));
             return;
         }
+        self.records.begun(call.number);
         match request {
             // Refused before it comes here.
             Request::Initialize(_) => debug_assert!(false, "initialize is answered by the handshake"),
@@ -90,6 +91,7 @@ impl Peer {
     }
 
     fn start(&mut self, call: Call, params: StartParams) {
+        let asked = call.number;
         let id = params.process_id.clone();
         let (tty, takes_input) = (params.tty, params.tty || params.pipe_stdin);
         let request = match start::exec_request(params, self.os(), self.features()) {
@@ -128,7 +130,7 @@ impl Peer {
             in_round: false,
             denial: None,
         });
-        self.actions.push_back(Action::Start { process, request: Box::new(request) });
+        self.actions.push_back(Action::Start { process, request: Box::new(request), asked });
     }
 
     fn started(&mut self, now: Instant, key: ProcessKey, result: Result<StartFacts, SpawnError>) {

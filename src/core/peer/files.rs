@@ -473,6 +473,7 @@ impl Peer {
             connection.calls -= 1;
             connection.call_bytes -= call.bytes;
             connection.files.held_bytes += bytes;
+            self.records.answered(call.number, !matches!(reply, Reply::Fault(_)));
             connection.files.answers.push_back((call.id, reply));
         }
     }

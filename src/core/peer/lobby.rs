@@ -40,7 +40,7 @@ pub(crate) fn handle_message(message: &Bytes, limits: &MessageLimits, offers: Of
         Err(malformed) => return Step::Reply(Fault::malformed(&malformed).encode(&RequestId::MALFORMED)),
     };
     match message {
-        Message::Request { id, method, params } => {
+        Message::Request { id, method, params, .. } => {
             match Request::decode(method.as_ref(), params, Features::default(), offers) {
                 Ok(Request::Initialize(params)) => Step::Initialize { id, params },
                 Ok(request) => {

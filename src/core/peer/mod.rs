@@ -46,6 +46,7 @@ mod fit;
 mod http;
 pub(crate) mod lobby;
 mod process;
+mod record;
 mod reply;
 mod request;
 mod retention;
@@ -69,6 +70,10 @@ use self::files::Files;
 use self::http::Http;
 pub(crate) use self::process::ProcessKey;
 use self::process::{Phase, Process, Processes};
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+pub(crate) use self::record::Fate;
+pub(crate) use self::record::Number;
+use self::record::Records;
 use self::reply::Reply;
 pub(crate) use self::request::Call;
 pub(crate) use self::request::Offers;
@@ -92,6 +97,7 @@ use crate::wire::extension::{AckParams, Offer};
 use crate::wire::fs_error;
 use crate::wire::initialize::InitializeResult;
 use crate::wire::method::{self, Notification};
+use crate::wire::trace::Trace;
 
 /// One session. See the [module documentation](self).
 #[derive(Debug)]
@@ -120,6 +126,7 @@ pub(crate) struct Peer {
     stdin_excess: usize,
     next_read: u64,
     last_ticket: u64,
+    records: Records,
     shutting_down: bool,
 }
 
@@ -199,6 +206,7 @@ impl Peer {
             stdin_excess: 0,
             next_read: 0,
             last_ticket: 0,
+            records: Records::default(),
             shutting_down: false,
         }
     }
@@ -336,26 +344,29 @@ impl Peer {
         }
         let config = Arc::clone(&self.config);
         if let Some((id, write)) = codec::hot::decode_write(message, &config.messages) {
-            self.handle_request(now, id, message.len(), |_| Ok(Request::Write(write)));
+            self.handle_request(now, id, message.len(), Trace::default(), |_| Ok(Request::Write(write)));
             return Ok(());
         }
         if self.offers.files
             && let Some((id, write)) = codec::hot::decode_write_block(message, &config.messages)
         {
-            self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteBlock(write))));
+            let request = Request::File(FileRequest::WriteBlock(write));
+            self.handle_request(now, id, message.len(), Trace::default(), |_| Ok(request));
             return Ok(());
         }
         if self.offers.files
             && let Some((id, write)) = codec::hot::decode_write_file(message, &config.messages)
         {
-            self.handle_request(now, id, message.len(), |_| Ok(Request::File(FileRequest::WriteFile(write))));
+            let request = Request::File(FileRequest::WriteFile(write));
+            self.handle_request(now, id, message.len(), Trace::default(), |_| Ok(request));
             return Ok(());
         }
         let offers = self.offers;
         match codec::decode(message, &config.messages) {
             Err(malformed) => self.push_answer(RequestId::MALFORMED, Reply::Fault(Fault::malformed(&malformed))),
-            Ok(Message::Request { id, method, params }) => {
-                self.handle_request(now, id, message.len(), |features| {
+            Ok(Message::Request { id, method, params, trace }) => {
+                let trace = trace.as_ref().map(Trace::of).unwrap_or_default();
+                self.handle_request(now, id, message.len(), trace, |features| {
                     Request::decode(&method, params, features, offers)
                 });
             }
@@ -402,12 +413,18 @@ impl Peer {
         now: Instant,
         id: RequestId,
         bytes: usize,
+        trace: Trace,
         decode: impl FnOnce(Features) -> Result<Request, Fault>,
     ) {
         let request = match decode(self.features()) {
             Ok(request) => request,
-            Err(fault) => return self.push_answer(id, Reply::Fault(fault)),
+            Err(fault) => {
+                let number = self.records.arrived(UNREADABLE, trace);
+                self.records.answered(number, false);
+                return self.push_answer(id, Reply::Fault(fault));
+            }
         };
+        let number = self.records.arrived(request.method(), trace);
         if let Some(refusal) = self.refusal(&id, &request, bytes) {
             let fault = match (&request, refusal) {
                 // Such a client knows that it may ask again.
@@ -418,13 +435,14 @@ impl Peer {
                 }
                 (_, Refusal::Never(text) | Refusal::TooMany(text)) => Fault::invalid_request(text),
             };
+            self.records.answered(number, false);
             self.push_answer(id, Reply::Fault(fault));
             return self.note_refusal(&request);
         }
         let Some(connection) = &mut self.connection else { return };
         connection.calls += 1;
         connection.call_bytes += bytes;
-        let call = Call { connection: connection.number, id, bytes };
+        let call = Call { connection: connection.number, id, number, bytes };
         self.dispatch(now, call, request);
     }
 
@@ -572,6 +590,7 @@ impl Peer {
         }
         connection.calls -= 1;
         connection.call_bytes -= call.bytes;
+        self.records.answered(call.number, !matches!(reply, Reply::Fault(_)));
         self.push_answer(call.id, reply);
     }
 
@@ -619,6 +638,9 @@ impl Peer {
 pub(crate) fn keys(count: usize) -> Vec<ProcessKey> {
     (0..count).map(Processes::key_of).collect()
 }
+
+/// The method of a request that cannot be read, or is not known: what is counted by method must not be the client's to choose.
+const UNREADABLE: &str = "other";
 
 /// How long what came while a plain client was away waits to be read, before its processes go on regardless.
 const BACKLOG_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,6 +1,7 @@
 //! Requests of a client, decoded, and the calls that they open.
 
 use super::fault::Fault;
+use super::record::Number;
 use crate::info::Features;
 use crate::request::{ProcessId, Signal};
 use crate::wire::RequestId;
@@ -21,6 +22,8 @@ pub(crate) struct Call {
     /// Which of the session's connections it came by; after a resume, an answer has nowhere to go.
     pub(super) connection: u64,
     pub(super) id: RequestId,
+    /// Names it to whoever measures.
+    pub(super) number: Number,
     /// The size of the message, for the bound on what is in flight.
     pub(super) bytes: usize,
 }
@@ -169,6 +172,26 @@ impl Request {
                 Some(request) => request.map(Self::File),
                 None => Err(Fault::method_not_found(other)),
             },
+        }
+    }
+
+    /// Its method.
+    pub(super) const fn method(&self) -> &'static str {
+        match self {
+            Self::Initialize(_) => method::Initialize::NAME,
+            Self::Info => method::Info::NAME,
+            Self::Status => method::Status::NAME,
+            Self::List => method::List::NAME,
+            Self::Start(_) => method::Start::NAME,
+            Self::Read(_) => method::Read::NAME,
+            Self::Write(_) => method::Write::NAME,
+            Self::Signal { .. } => method::SendSignal::NAME,
+            Self::Terminate(_) => method::Terminate::NAME,
+            Self::CloseStdin(_) => method::CloseStdin::NAME,
+            Self::Resize(_) => method::Resize::NAME,
+            Self::ReadConfig(_) => method::ConfigRead::NAME,
+            Self::File(request) => request.method(),
+            Self::Http(_) => method::HttpRequest::NAME,
         }
     }
 

@@ -46,6 +46,7 @@ mod submit;
 mod take_back;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ use self::handshake::Facts;
 use self::input::PieceId;
 use self::link::Settling;
 use self::route::{Kind, Names, Outgoing, Route};
+use self::traces::Traces;
 use super::calls::{Calls, Class};
 use super::recovery::Recovery;
 use crate::config::ClientConfig;
@@ -71,6 +73,7 @@ use crate::wire::extension::AckParams;
 use crate::wire::http::BodyDeltaParams;
 use crate::wire::method::{Ack, Method, Read, Terminate};
 use crate::wire::process::{ReadParams, TerminateParams};
+use crate::wire::trace::Trace;
 use crate::wire::{ErrorCode, RequestId};
 
 pub use self::link::ConnectionState;
@@ -136,6 +139,8 @@ pub(crate) struct Session {
     /// Processes of a plain peer whose readers are given until then to make room.
     pauses: BTreeMap<RouteKey, Instant>,
     no_pause_until: Option<Instant>,
+    /// The traces of calls that have not ended.
+    traces: Traces,
     events: VecDeque<SessionEvent>,
     scratch: Vec<Event>,
     /// Makes write ids unique among all clients that a session ever has.
@@ -188,6 +193,18 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Who waits for it, if that is one caller.
+    const fn token(&self) -> Option<Token> {
+        match self {
+            Self::Start { token, .. } | Self::Act { token, .. } | Self::Ask { token, .. } => Some(*token),
+            Self::Stop { token, .. } => *token,
+            Self::List(token) | Self::Status(token) => Some(*token),
+            Self::Piece { .. } | Self::Read { .. } | Self::Info => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Held {
     token: Token,
@@ -225,6 +242,8 @@ pub(crate) enum SessionEvent {
     Rejected(ConnectError),
     /// It is over, and this is its last state. What belongs to it ends before anybody is told; its calls and processes follow.
     Over { reason: Arc<str>, state: ConnectionState },
+    /// The request of a call was handed to the transport. It is told only where somebody measures.
+    Sent { token: Token },
     /// A call has ended.
     Answer { token: Token, result: Result<Answer, Failure> },
     /// An event for the reader of a process.
@@ -327,6 +346,7 @@ impl Session {
             timers: BTreeSet::new(),
             pauses: BTreeMap::new(),
             no_pause_until: None,
+            traces: Traces::default(),
             events: VecDeque::new(),
             scratch: Vec::new(),
             write_prefix: format!("{nonce}-"),
@@ -469,7 +489,12 @@ impl Session {
         while let Some(outgoing) = self.outbox.pop_front().or_else(|| self.next_parked()) {
             match outgoing.kind {
                 Kind::Initialize | Kind::Initialized | Kind::Notice => {}
-                Kind::Call(call) if self.calls.contains(call) => self.calls.mark_sent(call),
+                Kind::Call(call) if self.calls.contains(call) => {
+                    self.calls.mark_sent(call);
+                    if TELLS_SENT && let Some(token) = self.calls.get(call).and_then(Call::token) {
+                        self.events.push_back(SessionEvent::Sent { token });
+                    }
+                }
                 // It was taken back.
                 Kind::Call(_) => continue,
                 Kind::Reply => self.replies -= 1,
@@ -578,23 +603,36 @@ impl Session {
     }
 
     fn answer(&mut self, token: Token, result: Result<Answer, Failure>) {
+        self.traces.end(token);
         self.events.push_back(SessionEvent::Answer { token, result });
+    }
+
+    /// The call `token`, which is about to be made, belongs to this trace. What is sent piece by piece belongs to none.
+    pub(crate) fn set_trace(&mut self, token: Token, trace: Trace) {
+        self.traces.begin(token, trace);
+    }
+
+    fn traced(&self, call: i64, request: Bytes) -> Bytes {
+        self.traces.add_to(request, || self.calls.get(call).and_then(Call::token))
     }
 
     fn send<M: Method>(&mut self, call: i64, params: &M::Params) {
         let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
+        let bytes = self.traced(call, bytes);
         self.queue(Outgoing { kind: Kind::Call(call), bytes });
     }
 
     /// The same for what comes before all that waits.
     fn send_ahead<M: Method>(&mut self, call: i64, params: &M::Params) {
         let bytes = codec::encode_request::<M>(&RequestId::Number(call), params);
+        let bytes = self.traced(call, bytes);
         self.outbox.push_back(Outgoing { kind: Kind::Call(call), bytes });
     }
 
     fn send_ask(&mut self, call: i64, ask: Ask) {
         let cleanup = ask.cleanup;
-        let outgoing = Outgoing { kind: Kind::Call(call), bytes: (ask.encode)(&RequestId::Number(call)) };
+        let bytes = self.traced(call, (ask.encode)(&RequestId::Number(call)));
+        let outgoing = Outgoing { kind: Kind::Call(call), bytes };
         if cleanup { self.outbox.push_back(outgoing) } else { self.queue(outgoing) }
     }
 
@@ -697,6 +735,9 @@ impl Session {
 fn is_transport_loss(error: &RpcError) -> bool {
     error.code == -32_000 && error.message == "JSON-RPC transport closed"
 }
+
+/// Whether it is told when calls leave.
+const TELLS_SENT: bool = cfg!(feature = "metrics");
 
 /// Reads under way. They carry up to a window each, so that a few are enough to fill the connection.
 const MAX_READS: usize = 8;

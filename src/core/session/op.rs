@@ -11,6 +11,7 @@ use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId, Signal, TerminalSize};
 use crate::sandbox::Enforcement;
 use crate::wire::RequestId;
+use crate::wire::method::{self, Method as _};
 
 /// Names one process on this connection, for as long as the connection lives. Unlike a process id, it is never used
 /// twice, so what is meant for an ended process cannot reach a later one of the same id.
@@ -64,6 +65,25 @@ pub(crate) enum Op {
     Status,
     /// Makes a call that concerns no process.
     Ask(Box<Ask>),
+}
+
+impl Op {
+    /// The method that it calls, for measuring.
+    pub(crate) const fn method(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => method::Start::NAME,
+            Self::Attach { .. } => method::Read::NAME,
+            Self::Write { .. } => method::Write::NAME,
+            Self::CloseStdin => method::CloseStdin::NAME,
+            Self::Resize { .. } => method::Resize::NAME,
+            Self::Signal { .. } => method::SendSignal::NAME,
+            Self::Terminate { .. } => method::Terminate::NAME,
+            Self::List => method::List::NAME,
+            Self::Info => method::Info::NAME,
+            Self::Status => method::Status::NAME,
+            Self::Ask(ask) => ask.method,
+        }
+    }
 }
 
 /// A call of any method, whose result is for the caller to read.

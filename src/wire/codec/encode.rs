@@ -95,5 +95,13 @@ pub(super) fn push_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     }
 }
 
+/// Appends a text as JSON.
+#[cfg(feature = "tracing")]
+pub(crate) fn push_string(out: &mut bytes::BytesMut, text: &str) {
+    let mut json = Vec::with_capacity(text.len() + 2);
+    push_json(&mut json, text);
+    out.extend_from_slice(&json);
+}
+
 /// Most messages fit, and are then written without growing the buffer.
 const SMALL_MESSAGE_BYTES: usize = 192;

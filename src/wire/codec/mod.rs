@@ -16,11 +16,14 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+#[cfg(feature = "tracing")]
+pub(crate) use self::encode::push_string;
 pub use self::encode::{encode_error, encode_notification, encode_request, encode_response};
 use super::error_code::ErrorCode;
 use super::request_id::RequestId;
 pub use super::scan::DecodeError;
 use super::scan::{Envelope, scan, unescape};
+use super::trace::TraceMember;
 use crate::config::MessageLimits;
 use crate::error::{PeerMisbehaved, RpcError};
 
@@ -35,6 +38,8 @@ pub enum Message<'a> {
         method: Cow<'a, str>,
         /// Its parameters.
         params: Payload<'a>,
+        /// Which trace it belongs to, if it says so.
+        trace: Option<TraceMember<'a>>,
     },
     /// Tells something.
     Notification {
@@ -82,8 +87,8 @@ impl<'a> Message<'a> {
             // Without an id, what it says of its trace is of no consequence to anybody.
             let Some(id) = envelope.id else { return Ok(Self::Notification { method, params }) };
             let id = request_id(id)?;
-            check_trace(envelope.trace)?;
-            return Ok(Self::Request { id, method, params });
+            let trace = read_trace(envelope.trace)?;
+            return Ok(Self::Request { id, method, params, trace });
         }
         if envelope.result.is_none() && envelope.error.is_none() {
             return Err(malformed("none of the members `method`, `result` and `error`"));
@@ -172,21 +177,9 @@ fn request_id(json: &str) -> Result<RequestId, DecodeError> {
     id.ok_or_else(|| malformed("member `id` is neither a string nor a signed 64-bit integer"))
 }
 
-fn check_trace(json: Option<&str>) -> Result<(), DecodeError> {
-    /// Decoded for its form only.
-    #[derive(Deserialize)]
-    struct Trace<'a> {
-        #[serde(borrow, rename = "traceparent")]
-        _traceparent: Option<Cow<'a, str>>,
-        #[serde(borrow, rename = "tracestate")]
-        _tracestate: Option<Cow<'a, str>>,
-    }
-
-    let Some(json) = json else { return Ok(()) };
-    match serde_json::from_str::<Option<Trace<'_>>>(json) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(malformed(&format!("member `trace`: {}", PayloadError::new(&error)))),
-    }
+fn read_trace(json: Option<&str>) -> Result<Option<TraceMember<'_>>, DecodeError> {
+    let Some(json) = json else { return Ok(None) };
+    serde_json::from_str(json).map_err(|error| malformed(&format!("member `trace`: {}", PayloadError::new(&error))))
 }
 
 fn rpc_error(json: &str) -> Result<RpcError, DecodeError> {

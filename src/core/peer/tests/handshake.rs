@@ -216,7 +216,7 @@ fn a_sandbox_is_passed_on_unless_it_restricts_nothing() {
         let mut params = start_params(&format!("r{number}"));
         params["sandbox"] = json!({"permissions": permissions, "windowsSandboxLevel": "disabled", "other": 1});
         rig.ask("process/start", params);
-        let Some(Action::Start { request, process }) = rig.actions.pop_back() else { panic!("a start") };
+        let Some(Action::Start { request, process, .. }) = rig.actions.pop_back() else { panic!("a start") };
         assert!(request.requested_sandbox().is_some());
         // As every backend without an enforcer says.
         let refused = crate::sandbox::SandboxError::Unsupported.into();

@@ -140,6 +140,7 @@ impl Harness {
                 SessionEvent::HangUp { link, .. } => self.hung_up.push(link),
                 SessionEvent::State(state) | SessionEvent::Over { state, .. } => self.states.push(state),
                 SessionEvent::Connected { features, .. } => self.connected = Some(features),
+                SessionEvent::Sent { .. } => {}
                 SessionEvent::Rejected(error) => self.rejected = Some(error),
                 SessionEvent::Answer { token, result } => {
                     assert!(!self.answers.iter().any(|(known, _)| *known == token), "{token:?} is answered twice");

@@ -387,7 +387,7 @@ impl ServerSession {
 
     fn complete(&mut self, now: Instant) {
         let completion = match self.actions.pop_front().expect("something to do") {
-            Action::Start { process, request } => {
+            Action::Start { process, request, .. } => {
                 let id = request.argv()[0].to_str().expect("its id").to_owned();
                 self.children.insert(process, Child { id, ..Child::default() });
                 Completion::Started { process, result: Ok(StartFacts::default()) }
