@@ -156,7 +156,7 @@ async fn all_who_refresh_at_one_time_share_one_sign_of_life() {
     }
     let status = peer.expect("environment/status").await;
     // Whoever asked first need not stay.
-    refreshing.remove(0);
+    drop(refreshing.remove(0));
     peer.answer(&status, json!({"status": "ready"})).await;
     for refresh in refreshing {
         soon(refresh).await.expect("it lives");
