@@ -102,7 +102,7 @@
 //! | `websocket` | yes | WebSocket client and server |
 //! | `pty` | yes | terminal processes |
 //! | `http` | no | HTTP requests made by this machine: [`Local`], and servers of it, offer them |
-//! | `tls` | no | `https` in those requests; it compiles C |
+//! | `tls` | no | `https` in those requests, and `wss` URLs; it compiles C |
 //! | `cli` | no | the `longarm` program: `serve` and `exec`; with `http` |
 //! | `toml` | no | [environments by name](environment) from a TOML file |
 //! | `axum` | no | WebSockets that an axum handler has accepted, as [transports](transport) |
@@ -167,6 +167,8 @@ pub mod telemetry;
 pub mod testing;
 pub mod text;
 mod time;
+#[cfg(feature = "tls")]
+mod tls;
 pub mod transport;
 pub mod wire;
 

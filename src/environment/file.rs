@@ -1,5 +1,6 @@
 //! Environments in a TOML file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::named::{EnvironmentId, EnvironmentsError};
-use super::provider::{DefaultEnvironment, EnvironmentProvider, Place, Snapshot, TIMEOUT, is_websocket};
+use super::provider::{DefaultEnvironment, EnvironmentProvider, Place, Snapshot, TIMEOUT, check_url};
 
 /// A TOML file of environments (feature `toml`). It is read whenever it is asked.
 ///
@@ -97,15 +98,25 @@ impl EnvironmentProvider for EnvironmentsFile {
 
 /// Says where, by line and key, and leaves out the text, which may hold secrets.
 fn explain(error: &toml::de::Error, text: &str) -> String {
-    let message = error.message().lines().next().unwrap_or("no TOML");
+    let message = without_value(error.message().lines().next().unwrap_or("no TOML"));
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
-        return message.to_owned();
+        return message.into_owned();
     };
     let number = before.matches('\n').count();
     let key = text.lines().nth(number).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
     match key.filter(|key| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')) {
         Some(key) => format!("line {}: `{key}`: {message}", number + 1),
         None => format!("line {}: {message}", number + 1),
+    }
+}
+
+/// A value that is not what was expected is part of the parser's text, up to what was.
+fn without_value(message: &str) -> Cow<'_, str> {
+    let shown = ["invalid type: ", "invalid value: "].into_iter().find(|beginning| message.starts_with(beginning));
+    match (shown, message.rsplit_once(", expected ")) {
+        (Some(beginning), Some((_, expected))) => Cow::Owned(format!("{beginning}expected {expected}")),
+        (Some(beginning), None) => Cow::Owned(beginning.trim_end_matches(": ").to_owned()),
+        (None, _) => Cow::Borrowed(message),
     }
 }
 
@@ -148,9 +159,7 @@ impl Entry {
             (Some(_), Some(_)) => return Err("there are both `url` and `program`".into()),
             (None, None) => return Err("there is neither `url` nor `program`".into()),
             (Some(url), None) => {
-                if !is_websocket(url) {
-                    return Err("`url`: it begins neither with ws:// nor with wss://".into());
-                }
+                check_url(url).map_err(|reason| format!("`url`: {reason}"))?;
                 for (key, there) in
                     [("args", self.args.is_some()), ("env", self.env.is_some()), ("cwd", self.cwd.is_some())]
                 {
@@ -255,7 +264,10 @@ mod tests {
             (entry("id = \"a\"\nurl = \"ws://h\"").repeat(2), "environments[1]: `id`: there is another"),
             (entry("id = \"a\""), "neither `url` nor `program`"),
             (entry("id = \"a\"\nurl = \"ws://h\"\nprogram = \"x\""), "both `url` and `program`"),
-            (entry("id = \"a\"\nurl = \"http://h\""), "`url`: it begins neither"),
+            #[cfg(feature = "websocket")]
+            (entry("id = \"a\"\nurl = \"http://h\""), "`url`: invalid address \"http://h:80\": the scheme"),
+            #[cfg(feature = "websocket")]
+            (entry("id = \"a\"\nurl = \"ws://h:99999\""), "`url`: invalid address"),
             (entry("id = \"a\"\nurl = \"ws://h\"\nargs = []"), "`args`: it needs `program`"),
             (entry("id = \"a\"\nprogram = \" \""), "`program`: it is empty"),
             (entry("id = \"a\"\nprogram = \"x\"\nconnect_timeout_sec = 1"), "`connect_timeout_sec`: it needs `url`"),
@@ -274,6 +286,18 @@ mod tests {
             let text = format!("[[environments]]\nid = \"a\"\nprogram = \"x\"\nenv = {{ TOKEN = {wrong} }}\n");
             let error = read(&text).unwrap_err();
             assert!(error.contains("line 4") && !error.contains("hunter2"), "{error}");
+        }
+        for (env, part) in [
+            ("{ TOKEN = 123456 }", "expected a string"),
+            ("{ TOKEN = true, B = 123456 }", "expected a string"),
+            ("\"TOKEN=123456\"", "expected a map"),
+            ("\", expected 123456 or so\"", "expected a map"),
+            ("{ TOKEN = [\"123456\"] }", "expected a string"),
+        ] {
+            let text = format!("[[environments]]\nid = \"a\"\nprogram = \"x\"\nenv = {env}\n");
+            let error = read(&text).unwrap_err();
+            assert!(error.contains("line 4") && error.contains(part), "{error}");
+            assert!(!error.contains("123456") && !error.contains("true"), "{error}");
         }
         let missing = EnvironmentsFile::new("/nowhere/environments.toml").snapshot().unwrap_err().to_string();
         assert!(missing.starts_with("/nowhere/environments.toml: "), "{missing}");

@@ -197,18 +197,25 @@ impl EnvironmentProvider for UrlVariable {
         if value.eq_ignore_ascii_case("none") {
             return Ok(Snapshot { entries: Vec::new(), default: DefaultEnvironment::None, include_local: false });
         }
-        if !is_websocket(value) {
-            let reason = "its value is no ws:// or wss:// URL".into();
-            return Err(EnvironmentsError::Source { origin: format!("variable {}", self.name), reason });
-        }
+        check_url(value)
+            .map_err(|reason| EnvironmentsError::Source { origin: format!("variable {}", self.name), reason })?;
         let id = EnvironmentId::parse("remote")?;
         let default = DefaultEnvironment::Id(id.clone());
         Ok(Snapshot { entries: vec![(id, Place::url(value))], default, include_local: false })
     }
 }
 
-pub(super) fn is_websocket(url: &str) -> bool {
-    url.starts_with("ws://") || url.starts_with("wss://")
+/// What is wrong with a URL, without its secrets.
+#[cfg(feature = "websocket")]
+pub(super) fn check_url(url: &str) -> Result<(), String> {
+    crate::transport::websocket::check_url(url).map_err(|error| error.to_string())
+}
+
+/// That there are no URLs without the feature is told of the entry.
+#[cfg(not(feature = "websocket"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it fails")]
+pub(super) const fn check_url(_: &str) -> Result<(), String> {
+    Ok(())
 }
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -240,8 +247,11 @@ mod tests {
             assert_eq!(remote.ids().len(), 1);
             assert!(remote.default_environment().is_some_and(|place| place.remote().is_some()));
         }
-        let error = by(Some("http://secret@host")).unwrap_err().to_string();
-        assert_eq!(error, "variable X_URL: its value is no ws:// or wss:// URL");
+        #[cfg(feature = "websocket")]
+        for wrong in ["http://secret@host", "ws://secret@host/", "ws://", "host:1"] {
+            let error = by(Some(wrong)).unwrap_err().to_string();
+            assert!(error.starts_with("variable X_URL: invalid address") && !error.contains("secret"), "{error}");
+        }
         assert!(!format!("{:?}", UrlVariable::new("X", Some("ws://token".into()))).contains("token"));
     }
 }

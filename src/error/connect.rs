@@ -30,6 +30,14 @@ pub enum ConnectError {
         #[source]
         source: Arc<io::Error>,
     },
+    /// The certificate of the other side is not trusted, or none can be checked. Permanent.
+    #[error("the certificate of {address} is not trusted: {reason}")]
+    Certificate {
+        /// The address, without credentials, query or fragment.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The other side refused the upgrade.
     #[error("{address} refused the connection with HTTP status {status}: {reason}")]
     Refused {

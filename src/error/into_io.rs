@@ -66,6 +66,7 @@ into_io_error! {
         ConnectError::InvalidAddress { .. } => io::ErrorKind::InvalidInput,
         ConnectError::Unreachable { source, .. } | ConnectError::Launch { source, .. } => source.kind(),
         ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+        ConnectError::Certificate { .. } => io::ErrorKind::InvalidData,
         ConnectError::TimedOut { .. } => io::ErrorKind::TimedOut,
         ConnectError::Disconnected(_) | ConnectError::Transport(_) => io::ErrorKind::NotConnected,
         _ => io::ErrorKind::Other,

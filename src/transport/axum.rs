@@ -48,17 +48,19 @@ use std::task::{Context, Poll};
 use axum_core::body::Body;
 use axum_core::extract::FromRequestParts;
 use axum_core::response::{IntoResponse, Response};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{Method, StatusCode, Version};
+use http::{StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::websocket::WebSocketTransport;
+use super::websocket::upgrade::{Refusal, accept, has_origin};
 use crate::config::MessageLimits;
 use crate::error::TransportError;
 
-/// A request for a WebSocket that is not answered yet. As an extractor it refuses what is none; HTTP/1.1 only.
+/// A request for a WebSocket that is not answered yet. As an extractor it refuses what is none, and, as the
+/// [`Listener`](super::websocket::Listener) does, what a page in a browser has sent, unless the request has the extension
+/// [`AllowOrigin`]. HTTP/1.1 only.
 ///
 /// Dropping it leaves the connection as it is, for whatever the handler answers.
 #[must_use = "the request is not answered before `accept`"]
@@ -109,32 +111,34 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
     type Rejection = NoUpgrade;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NoUpgrade> {
-        if parts.method != Method::GET {
-            return Err(NoUpgrade::Method);
+        let headers = || parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        if has_origin(headers()) && parts.extensions.get::<AllowOrigin>().is_none() {
+            return Err(NoUpgrade::Origin);
         }
-        if parts.version != Version::HTTP_11 {
-            return Err(NoUpgrade::Version);
-        }
-        let headers = &parts.headers;
-        if !has_word(headers, &header::CONNECTION, "upgrade") || !has_word(headers, &header::UPGRADE, "websocket") {
-            return Err(NoUpgrade::NotAsked);
-        }
-        if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-            return Err(NoUpgrade::WebSocketVersion);
-        }
-        let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or(NoUpgrade::NoKey)?;
-        let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).map_err(|_| NoUpgrade::NoKey)?;
+        let accept = accept(parts.method.as_str(), parts.version == Version::HTTP_11, headers)?;
+        let accept = HeaderValue::try_from(accept).map_err(|_| NoUpgrade::NoKey)?;
         let on_upgrade = parts.extensions.remove::<OnUpgrade>().ok_or(NoUpgrade::Impossible)?;
         let peer = "an accepted WebSocket".into();
         Ok(Self { accept, on_upgrade, limits: MessageLimits::default(), peer })
     }
 }
 
-/// Whether one of the headers of this name has the word in its list.
-fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+impl From<Refusal> for NoUpgrade {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Method => Self::Method,
+            Refusal::Connection | Refusal::Upgrade => Self::NotAsked,
+            Refusal::Version => Self::WebSocketVersion,
+            Refusal::Key => Self::NoKey,
+            Refusal::Http => Self::Version,
+        }
+    }
 }
+
+/// As an extension of a request, lets [`Upgrade`] take one that a browser has sent. Whatever guards the handler has to look at
+/// the header `Origin` then, or any page that a user looks at can connect as that user.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllowOrigin;
 
 /// The connection behind an accepted [`Upgrade`]. It resolves once the answer has left.
 ///
@@ -164,6 +168,9 @@ impl fmt::Debug for Accepted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoUpgrade {
+    /// It comes from a page in a browser, as the header `Origin` says, and there is no [`AllowOrigin`].
+    #[error("requests of browsers are not taken")]
+    Origin,
     /// Another method than GET.
     #[error("the request method must be GET")]
     Method,
@@ -188,6 +195,7 @@ impl NoUpgrade {
     /// The status of the answer.
     pub const fn status(self) -> u16 {
         match self {
+            Self::Origin => 403,
             Self::Method => 405,
             Self::Version | Self::Impossible => 426,
             Self::NotAsked | Self::WebSocketVersion | Self::NoKey => 400,
@@ -198,6 +206,16 @@ impl NoUpgrade {
 impl IntoResponse for NoUpgrade {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        (status, self.to_string()).into_response()
+        let mut response = (status, self.to_string()).into_response();
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::METHOD_NOT_ALLOWED => drop(headers.insert(header::ALLOW, HeaderValue::from_static("GET"))),
+            StatusCode::UPGRADE_REQUIRED => {
+                headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+                headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            }
+            _ => {}
+        }
+        response
     }
 }

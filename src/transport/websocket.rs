@@ -2,7 +2,8 @@
 //!
 //! [`connect`] and [`WebSocketConnector`] are the client's side, [`Listener`] is the server's. Text and binary messages
 //! are accepted, also in fragments; messages are sent as text, in one frame up to 512 KiB and in fragments above. There is no
-//! compression and no TLS: in front of an untrusted network, put a tunnel or a proxy.
+//! compression. The client speaks TLS (`wss`) with the feature `tls`; the server does not: in front of an untrusted network, put
+//! a tunnel or a proxy.
 //!
 //! An end of the connection without a close frame is an ordinary disconnect, as the reference never sends one. This
 //! side does: 1000 and 1001 when it closes by itself, 1002 after a violation of the framing, 1007 after text that is not
@@ -12,11 +13,12 @@ mod client;
 mod head;
 mod io;
 mod listener;
+mod secure;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod token;
-mod upgrade;
+pub(super) mod upgrade;
 
 use tokio_tungstenite::tungstenite::protocol::Role;
 
@@ -25,6 +27,7 @@ use crate::config::MessageLimits;
 
 use self::io::Io;
 
+pub(crate) use self::client::check_url;
 pub use self::client::{ConnectOptions, WebSocketConnector, connect};
 pub use self::listener::{ListenOptions, Listener, parse_listen_url};
 pub use self::token::{CapabilityToken, TokenError};
@@ -38,14 +41,8 @@ pub struct WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    async fn new(
-        stream: tokio::net::TcpStream,
-        early: Vec<u8>,
-        role: Role,
-        limits: MessageLimits,
-        peer: String,
-    ) -> Self {
-        Self { socket: socket::Socket::new(Io::Tcp(stream), early, role, limits).await, peer }
+    async fn new(io: Io, early: Vec<u8>, role: Role, limits: MessageLimits, peer: String) -> Self {
+        Self { socket: socket::Socket::new(io, early, role, limits).await, peer }
     }
 
     /// The server's side of a connection that a web framework has upgraded.

@@ -220,7 +220,16 @@ async fn who_is_not_let_in_hears_so() {
     for (request, status) in [
         ("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n", "405 "),
         ("GET / HTTP/1.1\r\nhost: h\r\n", "400 "),
-        ("GET / HTTP/1.0\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n", "426 "),
+        (
+            "GET / HTTP/1.1\r\nhost: h\r\norigin: http://h\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            "403 ",
+        ),
+        (
+            "GET / HTTP/1.0\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            "426 ",
+        ),
         (
             "GET / HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 8\r\n",
             "400 ",

@@ -1,4 +1,4 @@
-//! The library's client: name resolution, proxies, trust.
+//! The library's client: name resolution and proxies.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, NoProxy, Proxy, redirect};
@@ -34,7 +34,7 @@ impl Ready {
             builder = builder.proxy(proxy);
         }
         #[cfg(feature = "tls")]
-        let (tls, distrust) = trust(config)?;
+        let (tls, distrust) = crate::tls::client(&config.extra_roots)?;
         #[cfg(feature = "tls")]
         let builder = builder.tls_backend_preconfigured(tls);
         #[cfg(not(feature = "tls"))]
@@ -75,29 +75,6 @@ fn proxies(config: &LocalHttpConfig) -> Result<Vec<Proxy>, String> {
             Ok(proxies)
         }
     }
-}
-
-/// What the platform trusts, and the further roots; and why that is nothing, if so.
-#[cfg(feature = "tls")]
-fn trust(config: &LocalHttpConfig) -> Result<(rustls::ClientConfig, Option<String>), String> {
-    use std::sync::Arc;
-
-    use rustls::pki_types::CertificateDer;
-    use rustls_platform_verifier::Verifier;
-
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let roots = config.extra_roots.iter().map(|der| CertificateDer::from(der.to_vec()));
-    let (builder, distrust) = match Verifier::new_with_extra_roots(roots, provider) {
-        Ok(verifier) => (builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)), None),
-        Err(error) => {
-            let reason = format!("no certificate can be checked: {error}");
-            (builder.with_root_certificates(rustls::RootCertStore::empty()), Some(reason))
-        }
-    };
-    Ok((builder.with_no_client_auth(), distrust))
 }
 
 /// The system's name resolution, with an error of its own.

@@ -13,8 +13,9 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use url::Url;
 
-use super::WebSocketTransport;
 use super::head::{Head, HeadError, MAX_HEAD_BYTES, MAX_HEADERS, has_word, header, read_head};
+use super::io::Io;
+use super::{WebSocketTransport, secure};
 use crate::config::MessageLimits;
 use crate::error::{ConnectError, PeerMisbehaved};
 use crate::transport::{Connector, Transport};
@@ -26,11 +27,19 @@ pub struct ConnectOptions {
     bearer_token: Option<String>,
     timeout: Duration,
     limits: MessageLimits,
+    #[cfg(feature = "tls")]
+    extra_roots: Vec<bytes::Bytes>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { bearer_token: None, timeout: Duration::from_secs(10), limits: MessageLimits::default() }
+        Self {
+            bearer_token: None,
+            timeout: Duration::from_secs(10),
+            limits: MessageLimits::default(),
+            #[cfg(feature = "tls")]
+            extra_roots: Vec::new(),
+        }
     }
 }
 
@@ -40,7 +49,7 @@ impl ConnectOptions {
         Self::default()
     }
 
-    /// The token to show. It travels in the clear: the connection should be local, or in a tunnel.
+    /// The token to show. Without TLS it travels in the clear: then the connection should be local, or in a tunnel.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.bearer_token = Some(token.into());
         self
@@ -57,6 +66,18 @@ impl ConnectOptions {
         self.limits = limits;
         self
     }
+
+    /// Adds a root, as DER, that the certificate of a `wss` server may have besides those that the platform trusts.
+    #[cfg(feature = "tls")]
+    pub fn extra_root(mut self, der: impl Into<bytes::Bytes>) -> Self {
+        self.extra_roots.push(der.into());
+        self
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn extra_roots(&self) -> &[bytes::Bytes] {
+        &self.extra_roots
+    }
 }
 
 /// Does not show the token.
@@ -70,12 +91,13 @@ impl fmt::Debug for ConnectOptions {
     }
 }
 
-/// Connects to a server at a URL such as `ws://127.0.0.1:4711`.
+/// Connects to a server at a URL such as `ws://127.0.0.1:4711`, or with the feature `tls` `wss://host/path`. Certificates are
+/// checked by what the platform trusts, and [`ConnectOptions::extra_root`] with it.
 ///
 /// # Errors
 ///
-/// A [`ConnectError`]: `InvalidAddress` (also for `wss`, which needs a tunnel), `Unreachable`, `Refused` with the HTTP
-/// status, `TimedOut`, or `Peer` if the answer is no answer to a WebSocket upgrade.
+/// A [`ConnectError`]: `InvalidAddress` (also for `wss` without the feature), `Unreachable`, `Certificate`, `Refused` with the
+/// HTTP status, `TimedOut`, or `Peer` if the answer is none to a WebSocket upgrade, or not TLS.
 ///
 /// # Cancel safety
 ///
@@ -118,6 +140,11 @@ impl Connector for WebSocketConnector {
     }
 }
 
+/// Whether a URL can be connected to, as far as it says.
+pub(crate) fn check_url(url: &str) -> Result<(), ConnectError> {
+    Target::parse(url).map(drop)
+}
+
 /// A URL that may hold credentials.
 #[derive(Clone)]
 struct SecretUrl(String);
@@ -143,15 +170,17 @@ fn without_secrets(url: &str) -> String {
 }
 
 /// Where to connect to, and what to ask for there.
-struct Target {
-    host: String,
+pub(super) struct Target {
+    pub(super) host: String,
     port: u16,
+    /// Under TLS.
+    secure: bool,
     /// `host:port` as the header wants it, with brackets around IPv6 addresses.
     authority: String,
     /// Path and query.
     resource: String,
     /// Without credentials, query and fragment.
-    shown: String,
+    pub(super) shown: String,
 }
 
 impl Target {
@@ -159,11 +188,12 @@ impl Target {
         let shown = without_secrets(text);
         let invalid = |reason: &str| ConnectError::InvalidAddress { address: shown.clone(), reason: reason.into() };
         let url = Url::parse(text).map_err(|error| invalid(&error.to_string()))?;
-        match url.scheme() {
-            "ws" => {}
-            "wss" => return Err(invalid("wss is not supported; use ws through a tunnel")),
-            _ => return Err(invalid("the scheme is not ws")),
-        }
+        let secure = match url.scheme() {
+            "ws" => false,
+            "wss" if cfg!(feature = "tls") => true,
+            "wss" => return Err(invalid("wss needs the feature `tls`, or ws through a tunnel")),
+            _ => return Err(invalid("the scheme is neither ws nor wss")),
+        };
         if !url.username().is_empty() || url.password().is_some() {
             return Err(invalid("credentials in the URL are not supported; use a bearer token"));
         }
@@ -179,22 +209,23 @@ impl Target {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),
         };
-        Ok(Self { host, port, authority, resource, shown })
+        Ok(Self { host, port, secure, authority, resource, shown })
     }
 
-    fn invalid(&self, reason: &str) -> ConnectError {
+    pub(super) fn invalid(&self, reason: &str) -> ConnectError {
         ConnectError::InvalidAddress { address: self.shown.clone(), reason: reason.into() }
     }
 
-    fn unreachable(&self, source: io::Error) -> ConnectError {
+    pub(super) fn unreachable(&self, source: io::Error) -> ConnectError {
         ConnectError::Unreachable { address: self.shown.clone(), source: Arc::new(source) }
     }
 }
 
 async fn dial(target: &Target, options: &ConnectOptions) -> Result<WebSocketTransport, ConnectError> {
     let unreachable = |error| target.unreachable(error);
-    let mut stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(unreachable)?;
+    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(unreachable)?;
     prepare_socket(&stream).map_err(unreachable)?;
+    let mut stream = if target.secure { secure::secure(stream, target, options).await? } else { Io::Tcp(stream) };
     let key = generate_key();
     let authorization = match &options.bearer_token {
         Some(token) => format!("authorization: Bearer {token}\r\n"),
@@ -206,6 +237,7 @@ async fn dial(target: &Target, options: &ConnectOptions) -> Result<WebSocketTran
         target.resource, target.authority
     );
     stream.write_all(request.as_bytes()).await.map_err(unreachable)?;
+    stream.flush().await.map_err(unreachable)?;
     let head = match read_head(&mut stream).await {
         Ok(head) => head,
         Err(HeadError::Io(error)) => return Err(target.unreachable(error)),
@@ -265,7 +297,7 @@ fn check_answer(head: &[u8], key: &str) -> Result<Option<Refusal>, ConnectError>
 }
 
 /// The beginning of the body of a refusal. An end before its time makes it shorter.
-async fn read_reason(stream: &mut TcpStream, head: Head, content_length: Option<usize>) -> String {
+async fn read_reason(stream: &mut Io, head: Head, content_length: Option<usize>) -> String {
     let wanted = content_length.unwrap_or(MAX_REASON_BYTES).min(MAX_REASON_BYTES);
     let mut body = head.rest;
     let rest = wanted.saturating_sub(body.len()) as u64;

@@ -57,9 +57,12 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
 /// Whether a header that holds a list of words, or several such headers, has `word`, whatever its case.
 pub(super) fn has_word(headers: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
     let values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-    values
-        .flat_map(|header| header.value.split(|byte| *byte == b','))
-        .any(|item| item.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+    values.flat_map(|header| items(header.value)).any(|item| item.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// The items of a header whose value is a list.
+pub(super) fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// The first header of this name.

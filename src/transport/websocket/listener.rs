@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::WebSocketTransport;
 use super::client::prepare_socket;
 use super::head::{HeadError, read_head};
+use super::io::Io;
 use super::token::CapabilityToken;
 use super::upgrade::{Answer, Verdict, decide};
 use crate::config::MessageLimits;
@@ -218,7 +219,7 @@ async fn upgrade(
             prepare_socket(&stream)?;
             stream.write_all(answer.as_bytes()).await?;
             let peer = format!("ws://{peer}");
-            Ok(Some(WebSocketTransport::new(stream, rest, Role::Server, options.limits, peer).await))
+            Ok(Some(WebSocketTransport::new(Io::Tcp(stream), rest, Role::Server, options.limits, peer).await))
         }
         Verdict::Answer(answer) => {
             stream.write_all(&answer.to_bytes()).await?;

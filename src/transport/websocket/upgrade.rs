@@ -5,7 +5,7 @@
 
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::head::{MAX_HEADERS, has_word, header};
+use super::head::{MAX_HEADERS, header, items};
 use super::token::CapabilityToken;
 
 /// What to answer to a request.
@@ -75,7 +75,8 @@ fn decide_parsed(
     headers: &[httparse::Header<'_>],
     token: Option<&CapabilityToken>,
 ) -> Result<String, Answer> {
-    if header(headers, "origin").is_some() {
+    let all = || headers.iter().map(|header| (header.name, header.value));
+    if has_origin(all()) {
         return Err(Answer::new(403, ""));
     }
     match path {
@@ -86,26 +87,77 @@ fn decide_parsed(
         },
         _ => return Err(Answer::new(404, "")),
     }
-    if method != "GET" {
-        return Err(Answer::new(405, "the request method must be GET"));
-    }
-    if !has_word(headers, "connection", "upgrade") {
-        return Err(Answer::new(400, "the header Connection does not include 'upgrade'"));
-    }
-    if !has_word(headers, "upgrade", "websocket") {
-        return Err(Answer::new(400, "the header Upgrade does not include 'websocket'"));
-    }
-    if header(headers, "sec-websocket-version").map(<[u8]>::trim_ascii) != Some(b"13") {
-        return Err(Answer::new(400, "the header Sec-WebSocket-Version is not '13'"));
-    }
-    let Some(key) = header(headers, "sec-websocket-key") else {
-        return Err(Answer::new(400, "the header Sec-WebSocket-Key is missing"));
-    };
-    if version != Some(1) {
-        return Err(Answer::new(426, "an upgrade needs HTTP/1.1"));
-    }
+    let accept =
+        accept(method, version == Some(1), all).map_err(|refusal| Answer::new(refusal.status(), refusal.reason()))?;
     if let Some(token) = token {
         check_token(header(headers, "authorization"), token).map_err(|body| Answer::new(401, body))?;
+    }
+    Ok(accept)
+}
+
+/// Why a request is none for a WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::transport) enum Refusal {
+    Method,
+    Connection,
+    Upgrade,
+    Version,
+    Key,
+    Http,
+}
+
+impl Refusal {
+    pub(in crate::transport) const fn status(self) -> u16 {
+        match self {
+            Self::Method => 405,
+            Self::Connection | Self::Upgrade | Self::Version | Self::Key => 400,
+            Self::Http => 426,
+        }
+    }
+
+    pub(in crate::transport) const fn reason(self) -> &'static str {
+        match self {
+            Self::Method => "the request method must be GET",
+            Self::Connection => "the header Connection does not include 'upgrade'",
+            Self::Upgrade => "the header Upgrade does not include 'websocket'",
+            Self::Version => "the header Sec-WebSocket-Version is not '13'",
+            Self::Key => "the header Sec-WebSocket-Key is missing",
+            Self::Http => "an upgrade needs HTTP/1.1",
+        }
+    }
+}
+
+/// Whether a browser has sent the request: no page is to reach an executor by the way of its reader.
+pub(in crate::transport) fn has_origin<'a>(mut headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> bool {
+    headers.any(|(name, _)| name.eq_ignore_ascii_case("origin"))
+}
+
+/// The `Sec-WebSocket-Accept` for a request, by its method, its version and its headers, names in any case.
+pub(in crate::transport) fn accept<'a, H: Iterator<Item = (&'a str, &'a [u8])>>(
+    method: &str,
+    is_http_1_1: bool,
+    headers: impl Fn() -> H,
+) -> Result<String, Refusal> {
+    let values = |wanted: &'static str| {
+        headers().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+    };
+    let has_word =
+        |name, word: &str| values(name).flat_map(items).any(|item| item.eq_ignore_ascii_case(word.as_bytes()));
+    if method != "GET" {
+        return Err(Refusal::Method);
+    }
+    if !has_word("connection", "upgrade") {
+        return Err(Refusal::Connection);
+    }
+    if !has_word("upgrade", "websocket") {
+        return Err(Refusal::Upgrade);
+    }
+    if values("sec-websocket-version").next().map(<[u8]>::trim_ascii) != Some(b"13") {
+        return Err(Refusal::Version);
+    }
+    let key = values("sec-websocket-key").next().ok_or(Refusal::Key)?;
+    if !is_http_1_1 {
+        return Err(Refusal::Http);
     }
     Ok(derive_accept_key(key))
 }
