@@ -127,7 +127,8 @@
 //!
 //! A request that asks for a [sandbox](sandbox) runs in it, or is refused with a typed error; it never runs without it. On
 //! Linux, what is outside the workspace and the network stand behind two walls each; the report of each process says what is
-//! enforced. What it does not protect against is on a page of the guide.
+//! enforced. On macOS and Windows a sandbox is partial, and the executor's owner has to accept that; what it cannot enforce
+//! there is refused. What it does not protect against is on a page of the guide.
 #![cfg_attr(doc, doc = "[That page](guide::sandbox) also has the fall-backs of older kernels.")]
 //!
 //! Everything else runs with the rights of its executor: a command can do all that the executor's user can. Ending a

@@ -82,9 +82,30 @@
 //!
 //! ## Windows
 //!
-//! A process with a sandbox is refused.
+//! A process can run with a write-restricted token, in a job object: it may write only what an access control entry lets its own
+//! identity write, or everyone, or whoever is logged on; and it ends with all that it has started. Nothing is changed on the
+//! machine for it. **This project has not run it on Windows** either: it is compiled with every change, and what is decided and
+//! what the token consists of is tested on every system. So it counts as partial, as on macOS.
+//!
+//! | an intent that asks for | is |
+//! | --- | --- |
+//! | [`windows_level`](crate::sandbox::SandboxIntent::windows_level) `disabled`, and restricts something | refused: the level enforces nothing |
+//! | the level `elevated` or `mxc` | refused: there is no set-up with administrators' rights that would make accounts and filters of the network, and no containers are made |
+//! | the level `restricted-token`, everything readable and nothing writable | enforced in part, with the owner's consent. What everyone may write to can be written, other processes of the user can be read, and a restricted network is **not** restricted: without that set-up nothing could |
+//! | writable directories | refused: they would need access control entries that stay on them, and this version makes none |
+//! | denied paths or patterns, or only some of the files readable | refused: such a token reads all that its user reads |
+//! | the network through given ports, or a restricted network only | refused: as above |
+//!
+//! ## Files
+//!
+//! Calls about files under an intent are decided path by path on Linux only. Elsewhere, those that read are made under an intent
+//! that lets everything be read, and those of an intent that does not restrict files; all others are refused. The systems have
+//! several names for one file, by ignoring the case and the composition of letters and by showing a volume under two directories;
+//! what would have to be asked of them about that has not been proven on any.
 //!
 //! # What it protects against
+//!
+//! On Linux, and on the other systems as far as the tables above go:
 //!
 //! A command that writes, reads or connects where it should not, by mistake or because somebody talked an agent into it: files
 //! outside the roots and their modes, owners, times and attributes; denied paths by any name; metadata directories whose

@@ -14,6 +14,7 @@ use super::intent::{
 };
 use super::protect;
 use super::resolve::{Resolved, Resolver, clean};
+use super::token;
 use crate::path_uri::PathUri;
 
 impl SandboxIntent {
@@ -33,6 +34,9 @@ impl SandboxIntent {
                 "the level `mxc` exists on Windows only",
                 "send another `windowsSandboxLevel`",
             ));
+        }
+        if facts.platform == Platform::Windows {
+            token::check_level(self)?;
         }
         let (file_system, network) = match &self.permissions {
             PermissionProfile::Disabled => (&FileSystemPolicy::Unrestricted, NetworkPolicy::Enabled),

@@ -25,6 +25,7 @@ mod protect;
 mod resolve;
 pub mod seatbelt;
 mod settings;
+pub(crate) mod token;
 mod violation;
 
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};

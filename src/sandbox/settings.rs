@@ -10,10 +10,11 @@ use super::violation::ViolationSink;
 #[non_exhaustive]
 #[must_use]
 pub struct SandboxSettings {
-    /// Whether a sandbox that enforces only a part of an intent will do. Off by default: then the request is refused.
+    /// Whether a sandbox that enforces only a part of an intent will do. Off by default: then the request is refused. On macOS
+    /// and Windows every sandbox for a process is such a one, since none has been run there.
     pub accept_partial: bool,
     /// Whether processes whose network is restricted have a loopback interface of their own, on which they may listen and
-    /// reach themselves. Off by default: then they can make no network socket at all.
+    /// reach themselves. Off by default: then they can make no network socket at all. On Linux only.
     pub private_loopback: bool,
     /// Names at the top of each workspace root that are read-only besides `.git`, `.agents`, `.codex` and `.aws`. One that
     /// is empty, `.` or `..`, or that holds a separator, makes every intent that would use it fail.
@@ -108,6 +109,7 @@ pub enum Wall {
 #[non_exhaustive]
 pub enum MissingProtected {
     /// An empty directory stands there while processes run; it is removed after them. Where none can be made, the name is checked.
+    /// On macOS the policy holds the name instead, and it is checked besides.
     #[default]
     Placeholder,
     /// Nothing is made. When the process has ended, a name that appeared is reported and moved out of the way.

@@ -43,8 +43,6 @@ mod supervisor;
 mod tests;
 #[cfg(unix)]
 mod unix;
-#[cfg(windows)]
-mod unsandboxed;
 #[cfg(any(not(target_os = "linux"), test))]
 mod watched;
 #[cfg(any(windows, test))]

@@ -6,7 +6,8 @@
 //!
 //! # Under a sandbox
 //!
-//! [`FileSystem::with_sandbox`] works on Linux. What an intent does not restrict goes straight to the system. For the rest,
+//! What an intent does not restrict goes straight to the system. Elsewhere than on Linux the rest is refused, with the cause:
+//! there, calls that read are made under an intent that lets everything be read, and no others. On Linux,
 //! each step of a path is asked about, links are read by hand, and what was checked is what is used, so that exchanging
 //! something meanwhile gains nothing; where the kernel has Landlock, the calls run on threads that restrict themselves
 //! besides. Errors are those of the equivalent mounts: what may only be read is a read-only file system, what is denied is a
@@ -29,6 +30,8 @@ mod sandbox;
 mod tree;
 #[cfg(unix)]
 mod unix;
+#[cfg(any(not(target_os = "linux"), test))]
+mod unwalked;
 mod walk;
 mod watch;
 #[cfg(windows)]
@@ -193,12 +196,12 @@ fn sandboxed(fs: Arc<LocalFileSystem>, intent: SandboxIntent) -> Result<Arc<dyn 
     Ok(sandbox::view(LocalFileSystem::clone(&fs), intent))
 }
 
-/// Only what leaves files alone.
+/// Only what can be left to the system.
 #[cfg(not(target_os = "linux"))]
+#[allow(clippy::unnecessary_wraps, reason = "it has the form of that of Linux")]
 fn sandboxed(fs: Arc<LocalFileSystem>, intent: SandboxIntent) -> Result<Arc<dyn FileSystem>, FsError> {
     if !intent.restricts_files() {
         return Ok(fs);
     }
-    let cause = "calls about files under a sandbox need Linux";
-    Err(SandboxError::Unavailable { cause: cause.into(), remedy: None }.into())
+    Ok(Arc::new(unwalked::Unwalked::new(LocalFileSystem::clone(&fs), intent)))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use windows::Win32::Foundation::HANDLE;
 use windows::Win32::System::Threading::{
-    CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessW,
-    DeleteProcThreadAttributeList, EXTENDED_STARTUPINFO_PRESENT, InitializeProcThreadAttributeList,
+    CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessAsUserW,
+    CreateProcessW, DeleteProcThreadAttributeList, EXTENDED_STARTUPINFO_PRESENT, InitializeProcThreadAttributeList,
     LPPROC_THREAD_ATTRIBUTE_LIST, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE,
     PROCESS_INFORMATION, STARTF_USESTDHANDLES, STARTUPINFOEXW, UpdateProcThreadAttribute,
 };
@@ -29,6 +29,8 @@ pub(super) struct Creation<'a> {
     pub(super) attachment: Attachment,
     /// It uses our console, unless it has a terminal.
     pub(super) shares_console: bool,
+    /// With which rights it runs, if not with ours.
+    pub(super) token: Option<&'a OwnedHandle>,
 }
 
 /// Where its standard streams go. Closed with it.
@@ -106,25 +108,35 @@ fn start(creation: &Creation<'_>, attributes: &Attributes<'_>, standard: [HANDLE
     // The system may write to it.
     let mut command_line = creation.command_line.clone();
     let mut info = PROCESS_INFORMATION::default();
+    let (program, cwd) = (PCWSTR(program.as_ptr()), PCWSTR(cwd.as_ptr()));
+    let command_line = Some(PWSTR(command_line.as_mut_ptr()));
+    let environment = Some(creation.environment.as_ptr().cast());
+    let (startup, info_out) = ((&raw const startup).cast(), &raw mut info);
     // SAFETY: the program, the command line and the directory are terminated, and the environment has both of its
     // terminators; they, the start-up information and its attributes outlive the call. The flags say that the
     // environment is UTF-16 and that the information is the extended one, which its `cb` says too. The handles that are
-    // inherited are open, since `creation` owns them.
-    check(unsafe {
-        CreateProcessW(
-            PCWSTR(program.as_ptr()),
-            Some(PWSTR(command_line.as_mut_ptr())),
-            None,
-            None,
-            inherits,
-            flags,
-            Some(creation.environment.as_ptr().cast()),
-            PCWSTR(cwd.as_ptr()),
-            (&raw const startup).cast(),
-            &raw mut info,
-        )
-    })
-    .map_err(Failure::Create)?;
+    // inherited are open, since `creation` owns them, as is that of the token, which `creation` borrows.
+    let created = unsafe {
+        match creation.token {
+            None => {
+                CreateProcessW(program, command_line, None, None, inherits, flags, environment, cwd, startup, info_out)
+            }
+            Some(token) => CreateProcessAsUserW(
+                Some(raw(token)),
+                program,
+                command_line,
+                None,
+                None,
+                inherits,
+                flags,
+                environment,
+                cwd,
+                startup,
+                info_out,
+            ),
+        }
+    };
+    check(created).map_err(Failure::Create)?;
     // SAFETY: the call returned two new handles.
     let (process, thread) = unsafe { (own(info.hProcess), own(info.hThread)) };
     Ok(Created { id: info.dwProcessId, process, thread })

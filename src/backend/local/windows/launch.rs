@@ -108,10 +108,15 @@ impl Launcher {
         let program = self.find(plan, &variables)?;
         let image = self.image(plan, &program)?;
         let cwd = plain_directory(&wide(plan.cwd.as_os_str()));
-        let job = Job::new(plan.end_with_executor).map_err(Failure::other("make a job object"))?;
+        // What is in a sandbox does not outlive the executor.
+        let sandboxed = plan.sandbox.is_some();
+        let job = Job::new(plan.end_with_executor || sandboxed).map_err(Failure::other("make a job object"))?;
         let job = Arc::new(job);
         let streams = Streams::open(plan, &job).map_err(Failure::other("open the streams of a process"))?;
-        let shares_console = has_console();
+        // Another one's console would be a way to its input.
+        let shares_console = has_console() && !sandboxed;
+        let token = plan.sandbox.as_ref().map(|sandbox| sandbox.token());
+        let token = token.transpose().map_err(Failure::other("restrict the rights of a process"))?;
         let creation = Creation {
             program: &image.program,
             command_line: image.command_line,
@@ -119,6 +124,7 @@ impl Launcher {
             cwd: &cwd,
             attachment: streams.attachment,
             shares_console,
+            token: token.as_ref(),
         };
         let created = create::create(creation).map_err(|failure| match failure {
             create::Failure::Prepare(error) => Failure::Other { op: "prepare a process", error },
@@ -126,7 +132,7 @@ impl Launcher {
         })?;
         let suspended = Suspended { process: Some(created.process), thread: created.thread };
         let process = suspended.resume_in(&job)?;
-        let child = Child::new(created.id, process, job, streams.console, shares_console);
+        let child = Child::new(created.id, process, job, streams.console, shares_console, sandboxed);
         Ok(Launched { child, stdin: streams.stdin, stdout: streams.stdout, stderr: streams.stderr })
     }
 

@@ -54,6 +54,8 @@ mod pipe;
 #[cfg(windows)]
 mod process;
 #[cfg(windows)]
+pub(super) mod sandbox;
+#[cfg(windows)]
 mod stream;
 #[cfg(windows)]
 mod system;
@@ -61,9 +63,6 @@ mod system;
 mod terminal;
 #[cfg(windows)]
 mod wait;
-
-#[cfg(windows)]
-pub(super) use super::unsandboxed as sandbox;
 
 #[cfg(windows)]
 pub(super) use self::{

@@ -31,6 +31,8 @@ pub(in crate::backend::local) struct Child {
     shares_console: bool,
     /// The exit code that the job was ended with; zero if it was not.
     ended_with: AtomicU32,
+    /// Whoever is left of its job ends with it, as in a sandbox.
+    ends_with_leader: bool,
 }
 
 impl Child {
@@ -40,8 +42,10 @@ impl Child {
         job: Arc<Job>,
         console: Option<Arc<Console>>,
         shares_console: bool,
+        ends_with_leader: bool,
     ) -> Self {
-        Self { id, process: Arc::new(process), job, console, shares_console, ended_with: AtomicU32::new(0) }
+        let (process, ended_with) = (Arc::new(process), AtomicU32::new(0));
+        Self { id, process, job, console, shares_console, ended_with, ends_with_leader }
     }
 
     /// The process id.
@@ -197,7 +201,12 @@ impl ExitWatch {
     pub(in crate::backend::local) fn new(child: &Child) -> io::Result<Self> {
         let state: Arc<State> = Arc::default();
         let told = Arc::clone(&state);
+        let job = child.ends_with_leader.then(|| Arc::clone(&child.job));
         let wait = Wait::once(Arc::clone(&child.process), move || {
+            if let Some(job) = &job {
+                // A job without members is no error, and nobody is there who could do something about another one.
+                drop(job.terminate(ABANDONED));
+            }
             told.ended.store(true, Ordering::Release);
             told.waker.wake();
         })?;
@@ -212,5 +221,7 @@ impl ExitWatch {
 }
 
 const CTRL_C: u8 = 3;
+/// The exit code of who is left in a sandbox when its command has ended.
+const ABANDONED: u32 = 1;
 /// What shells add to the number of the signal that ended a process. The same number goes over the wire.
 const SIGNAL_BASE: i32 = 128;
