@@ -150,6 +150,10 @@ pub(super) struct ExecArgs {
     /// enforced.
     #[arg(long, value_name = "POLICY")]
     pub(super) sandbox: Option<OsString>,
+    /// Start the command also where a part of its sandbox cannot be enforced, as on every macOS and Windows. Of a server, its
+    /// owner decides that.
+    #[arg(long, requires = "sandbox", conflicts_with_all = ["connect", "stdio"])]
+    pub(super) sandbox_accept_partial: bool,
     /// A workspace root of the sandbox, absolute, in the place where the command runs; by default its working directory.
     #[arg(long, value_name = "DIR", requires = "sandbox")]
     pub(super) root: Vec<PathBuf>,

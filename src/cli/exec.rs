@@ -17,6 +17,7 @@ use futures_util::stream::FuturesUnordered;
 use longarm::backend::Terminate;
 use longarm::error::{SpawnError, WaitError};
 use longarm::event::Gap;
+use longarm::sandbox::SandboxSettings;
 use longarm::{Environment, Event, ExecRequest, ExitStatus, Process, ShellEnvPolicy, Stdin};
 use tokio::runtime::Builder;
 
@@ -104,8 +105,9 @@ fn exit_code(status: ExitStatus, time_limit: Option<Duration>) -> u8 {
 
 async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     let mut signals = os::Signals::new().map_err(|error| Failure::Reason(explain(&error)))?;
+    let sandboxes = SandboxSettings::default().accept_partial(args.sandbox_accept_partial);
     let (environment, gate) = tokio::select! {
-        connected = place::connect(&args.place) => connected.map_err(Failure::Reason)?,
+        connected = place::connect_with(&args.place, sandboxes) => connected.map_err(Failure::Reason)?,
         () = signals.stop() => return Err(Failure::Interrupted),
     };
     if !environment.features().credits {

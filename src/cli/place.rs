@@ -6,6 +6,7 @@ use longarm::Environment;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::config::ClientConfig;
 use longarm::error::ConnectError;
+use longarm::sandbox::SandboxSettings;
 use longarm::transport::Transport;
 use longarm::transport::stdio::StdioServer;
 use longarm::transport::websocket::{self, ConnectOptions, WebSocketTransport};
@@ -16,12 +17,17 @@ use super::throttle::{Gate, Throttled};
 
 /// A place, and the gate of its connection, which is open.
 pub(super) async fn connect(args: &PlaceArgs) -> Result<(Environment, Gate), String> {
+    connect_with(args, SandboxSettings::default()).await
+}
+
+/// The same; if it is this machine, its sandboxes are made by these settings.
+pub(super) async fn connect_with(args: &PlaceArgs, sandbox: SandboxSettings) -> Result<(Environment, Gate), String> {
     let gate = Gate::default();
     let environment = match (&args.connect, &args.stdio) {
         (Some(url), _) => attach(dial(url, args).await?, &gate).await,
         (None, Some(command)) => attach(StdioServer::shell(command).launch(), &gate).await,
         (None, None) => {
-            let config = LocalConfig::from_host().end_with_executor(true);
+            let config = LocalConfig::from_host().end_with_executor(true).sandbox(sandbox);
             Ok(Environment::with_backend(Arc::new(Local::new(config))))
         }
     };

@@ -97,6 +97,9 @@ fn what_is_wrong_with_a_policy_is_said_in_one_line() {
         (&["--sandbox", text(&file), "--", "true"], "windowsSandboxLevel"),
         (&["--sandbox", "workspace-write", "--root", "relative", "--", "true"], "relative"),
         (&["--root", "/", "--", "true"], "--sandbox"),
+        // Of a server it is not the caller's to decide.
+        (&["--sandbox", "read-only", "--sandbox-accept-partial", "--stdio", "x", "--", "true"], "--stdio"),
+        (&["--sandbox-accept-partial", "--", "true"], "--sandbox"),
     ] {
         let outcome = place.run(args);
         assert_eq!(outcome.code(), 125, "{args:?}: {outcome:?}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longarm::Environment;
 use longarm::path_uri::{PathConvention, PathUri};
-use longarm::sandbox::{Denial, Evidence, SandboxIntent};
+use longarm::sandbox::{Denial, Evidence, SandboxIntent, WindowsSandboxLevel};
 
 use super::{Failure, explain};
 
@@ -28,9 +28,13 @@ pub(super) async fn intent(
         None => info.cwd,
     };
     let or_cwd = |roots: Vec<PathUri>| if roots.is_empty() { cwd.clone().into_iter().collect() } else { roots };
+    let level = match convention {
+        PathConvention::Windows => WindowsSandboxLevel::RestrictedToken,
+        PathConvention::Posix => WindowsSandboxLevel::Disabled,
+    };
     let intent = match policy.to_str() {
-        Some("read-only") => SandboxIntent::read_only(),
-        Some("workspace-write") => SandboxIntent::workspace_write(or_cwd(roots)),
+        Some("read-only") => SandboxIntent::read_only().windows_level(level),
+        Some("workspace-write") => SandboxIntent::workspace_write(or_cwd(roots)).windows_level(level),
         _ => {
             let text = std::fs::read_to_string(policy)
                 .map_err(|error| Failure::Reason(format!("cannot read the sandbox {policy:?}: {error}")))?;

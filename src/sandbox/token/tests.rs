@@ -1,9 +1,11 @@
+use std::fmt;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::path_uri::PathUri;
 use crate::sandbox::fake::FakePaths;
-use crate::sandbox::{Facts, Platform};
+use crate::sandbox::{Access, Bound, Facts, NetworkPolicy, Platform};
 
 fn uri(path: &str) -> PathUri {
     PathUri::parse(&format!("file://{path}")).unwrap()

@@ -111,6 +111,7 @@ impl Launcher {
     }
 
     /// Tries the candidates in order, by the same rule as on Linux. In a sandbox, the program that applies its policy does so.
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "the signature is that of Linux")]
     pub(super) fn start(&mut self, prepared: &Prepared) -> Result<Child, LaunchFailure> {
         if let Some(sandbox) = &prepared.sandbox {
             let mut command = sandbox.command();

@@ -130,7 +130,7 @@ fn cannot_run(error: &io::Error) -> SandboxError {
 /// Checks what the program that applies the policy does otherwise than the system, or could only report as an exit: the
 /// command's name, and which file it is.
 pub(super) fn check(plan: &LaunchPlan, candidates: &[CString]) -> Result<(), LaunchFailure> {
-    check_name(&plan.program, plan.argv.first().map_or(OsStr::new(""), OsString::as_os_str))
+    check_name(&plan.program, plan.argv.first().map_or_else(|| OsStr::new(""), OsString::as_os_str))
         .map_err(LaunchFailure::sandbox)?;
     let failed = |code| Err(LaunchFailure::new(Stage::Exec, io::Error::from_raw_os_error(code)));
     let mut refused = false;
