@@ -134,8 +134,7 @@ impl Recorder {
 
     fn samples(&self, name: &str) -> Vec<f64> {
         let samples = self.samples.lock().expect("no panic").get(name).cloned().unwrap_or_default();
-        let samples = samples.0.lock().expect("no panic").clone();
-        samples
+        samples.0.lock().expect("no panic").clone()
     }
 }
 

@@ -170,7 +170,7 @@ fn fits(regex: &[char], text: &[char]) -> bool {
                 ['[', ..] => {
                     let close = regex.iter().position(|char| *char == ']').unwrap();
                     let members = regex[1..close].to_vec();
-                    let in_range = move |char| members == ['0', '-', '9'] && ('0'..='9').contains(&char);
+                    let in_range = move |char: char| members == ['0', '-', '9'] && char.is_ascii_digit();
                     let members = regex[1..close].to_vec();
                     (Box::new(move |char| members.contains(&char) || in_range(char)), close + 1)
                 }
