@@ -11,6 +11,7 @@ use memchr::memmem;
 
 use super::violation::{FileViolation, SandboxBackend, ViolationReason};
 use crate::event::OutputStream;
+use crate::request::Signal;
 use crate::status::ExitStatus;
 
 /// Whether a sandbox seems to have denied something, and why it seems so.
@@ -157,10 +158,12 @@ impl DenialWatch {
         if let Some((keyword, stream)) = self.found {
             evidence.push(Evidence::Text { keyword: KEYWORDS[keyword].0.into(), stream });
         }
-        if code == 128 + SIGSYS {
+        // The code alone counts as it does for the reference, and proves nothing: any program can end with it.
+        let denied = self.found.is_some() || code == 128 + SIGSYS;
+        if status.signal() == Some(Signal::from_number(SIGSYS)) {
             evidence.push(Evidence::Signal { number: SIGSYS });
         }
-        Denial { denied: !evidence.is_empty(), evidence }
+        Denial { denied, evidence }
     }
 
     /// The event that tells of `denial`, if it is one.
@@ -170,8 +173,8 @@ impl DenialWatch {
         }
         let reason = match self.found {
             Some((keyword, _)) => KEYWORDS[keyword].1,
-            None if denial.evidence.contains(&Evidence::Signal { number: SIGSYS }) => ViolationReason::Sigsys,
-            None => ViolationReason::PolicyDenied,
+            // Nothing else counts without a phrase.
+            None => ViolationReason::Sigsys,
         };
         let mut violation = FileViolation::new(backend, reason);
         violation.path = self.path.clone().or_else(|| {

@@ -13,7 +13,8 @@ pub trait ViolationSink: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// An access to files; once for each command.
+    /// An access to files: one for a command that seems to have been denied something, and one for each protected name that
+    /// appeared or changed while it ran.
     File(FileViolation),
 }
 
@@ -92,11 +93,12 @@ pub enum ViolationReason {
     PermissionDenied,
     /// "Read-only file system", in the output.
     ReadOnlyFileSystem,
-    /// The executor itself saw that the policy was broken or applied.
+    /// A protected name appeared or changed, which the executor itself saw; or the output holds one of the words "seccomp",
+    /// "sandbox" and "landlock".
     PolicyDenied,
     /// "Failed to write file", in the output.
     FailedToWriteFile,
-    /// The process was killed for a forbidden system call.
+    /// The process was killed for a forbidden system call, or has ended with the code that a shell has for that.
     Sigsys,
 }
 
