@@ -202,14 +202,15 @@ impl ExecRequest {
         self
     }
 
-    /// Lets a sandboxed process whose network is restricted reach a proxy that runs on the executor, and nothing else.
+    /// Lets a sandboxed process reach a proxy that runs on the executor, and nothing else of the network, also if its intent
+    /// enables that. An intent that restricts nothing makes no sandbox, and this has no effect then.
     pub fn managed_network(mut self, facts: ManagedNetworkFacts) -> Self {
         self.managed_network = Some(facts);
         self
     }
 
-    /// Whether the process may reach the network through a managed proxy only. Without a sandbox, and without
-    /// [`managed_network`](Self::managed_network), the start is refused then.
+    /// Whether the process may reach the network through a managed proxy only. Without a sandbox, with one that restricts
+    /// nothing, and without a port in [`managed_network`](Self::managed_network), the start is refused then.
     pub fn enforce_managed_network(mut self, enforce: bool) -> Self {
         self.enforce_managed_network = enforce;
         self

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct ManagedNetworkFacts {
     /// The loopback ports of the executor that answer; nothing else is reachable.
     pub loopback_ports: Vec<u16>,
-    /// Whether the process may listen on loopback itself.
+    /// Whether the process may listen on loopback itself. On Linux it always may: its loopback interface is its own, and
+    /// nobody else reaches what it listens on.
     pub allow_local_binding: bool,
     /// Paths of local sockets that it may use.
     pub allow_unix_sockets: Vec<String>,
@@ -22,5 +23,10 @@ impl ManagedNetworkFacts {
     /// A proxy that listens on these loopback ports.
     pub fn ports(ports: impl IntoIterator<Item = u16>) -> Self {
         Self { loopback_ports: ports.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Whether there is a port at all: the number 0 is none.
+    pub fn has_ports(&self) -> bool {
+        self.loopback_ports.iter().any(|port| *port != 0)
     }
 }

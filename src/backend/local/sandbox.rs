@@ -44,14 +44,20 @@ pub(super) async fn prepare(
     placeholders: &os::sandbox::Placeholders,
     cwd: &Path,
 ) -> Result<Option<Prepared>, SpawnError> {
-    if request.enforce_managed_network && (request.sandbox.is_none() || request.managed_network.is_none()) {
-        let cause = "a managed network is required, and the request names no proxy to reach it by, or no sandbox";
-        return Err(SandboxError::Unavailable { cause: cause.into(), remedy: None }.into());
+    if request.enforce_managed_network {
+        let ports = request.managed_network.as_ref().is_some_and(ManagedNetworkFacts::has_ports);
+        if request.sandbox.is_none() {
+            return Err(unmanaged("has no sandbox", "send a sandbox that restricts the network").into());
+        }
+        if !ports {
+            return Err(unmanaged("names no loopback port of a proxy", "send the ports of the proxy").into());
+        }
     }
     let Some(intent) = request.sandbox.clone() else { return Ok(None) };
     let work = Work {
         intent,
         managed: request.managed_network.clone(),
+        must_manage: request.enforce_managed_network,
         config: Arc::clone(config),
         placeholders: placeholders.clone(),
         cwd: cwd.into(),
@@ -65,6 +71,8 @@ pub(super) async fn prepare(
 struct Work {
     intent: SandboxIntent,
     managed: Option<ManagedNetworkFacts>,
+    /// Whether the network may be reached in no other way.
+    must_manage: bool,
     config: Arc<LocalConfig>,
     placeholders: os::sandbox::Placeholders,
     cwd: PathBuf,
@@ -81,7 +89,10 @@ impl Work {
         };
         let mut bound = bind()?;
         if bound.class == Class::Nothing {
-            return Ok(None);
+            return match self.must_manage {
+                false => Ok(None),
+                true => Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it").into()),
+            };
         }
         let cwd = match self.cwd.canonicalize() {
             Ok(cwd) => cwd,
@@ -146,6 +157,11 @@ impl Sandboxed {
         }
         denial
     }
+}
+
+/// A managed network is required, and there is nothing to enforce it by.
+fn unmanaged(lacks: &str, remedy: &str) -> SandboxError {
+    SandboxError::unavailable(format!("a managed network is required, and the request {lacks}"), remedy)
 }
 
 /// The wire's name for the type of sandboxes here.

@@ -19,7 +19,7 @@ const MAX_PROCESS_ID_BYTES: usize = 1 << 10;
 /// request. `os` is the operating system of the place, if known; `features` are those that the client may use.
 pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Features) -> Result<ExecRequest, Fault> {
     if params.network_proxy.is_some() {
-        return Err(unavailable("this executor has no network proxy (networkProxy)"));
+        return Err(unavailable("this executor has no network proxy (networkProxy); send the ports of one that runs (managedNetwork)"));
     }
     if let Some(os) = os {
         let cwd = params.cwd.to_native(os).map_err(|error| SpawnError::from(InvalidRequest::from(error)))?;
@@ -35,10 +35,17 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
         ),
         None => None,
     };
-    if params.enforce_managed_network && (sandbox.is_none() || managed_network.is_none()) {
-        let lacks = if sandbox.is_none() { "a sandbox" } else { "managedNetwork" };
-        let message = format!("a managed network (enforceManagedNetwork) cannot be enforced without {lacks}");
-        return Err(unavailable(&message));
+    if params.enforce_managed_network {
+        let lacks = match &managed_network {
+            _ if sandbox.is_none() => Some("a sandbox that restricts something"),
+            None => Some("managedNetwork"),
+            Some(facts) if !facts.has_ports() => Some("a port in managedNetwork.loopbackPorts"),
+            Some(_) => None,
+        };
+        if let Some(lacks) = lacks {
+            let message = format!("a managed network (enforceManagedNetwork) cannot be enforced without {lacks}; send it");
+            return Err(unavailable(&message));
+        }
     }
     if params.process_id.as_str().len() > MAX_PROCESS_ID_BYTES {
         return Err(Fault::invalid_params(format!("processId is longer than {MAX_PROCESS_ID_BYTES} bytes")));

@@ -4,15 +4,15 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use longarm::Process;
 use longarm::collect::CollectLimits;
 use longarm::error::SpawnError;
 use longarm::event::Event;
 use longarm::request::{Signal, TerminalSize};
 use longarm::sandbox::{Evidence, Level, ManagedNetworkFacts, Violation, ViolationReason};
+use longarm::{ExecRequest, Process};
 
 use crate::place::{Cripple, Kind, Settings};
-use crate::policy::{dis, ro, unr, ww};
+use crate::policy::{dis, full, ro, unr, ww};
 use crate::row::Action::Custom;
 use crate::row::Expect::Looked;
 use crate::row::{PATIENCE, Refusal, Row, Stage, is_running};
@@ -35,6 +35,7 @@ pub(super) fn rows() -> Vec<Row> {
         custom!(103, "the report of a partial sandbox", ro, reports_partial).settings(crippled).at(&[Kind::Ordinary]),
         custom!(12, "words are evidence, and a guess", ro, text_evidence),
         custom!(16, "the signal is evidence", ro, signal_evidence),
+        custom!(16, "its exit code is none", ro, code_is_no_evidence),
         custom!(4, "one event for a command", ro, one_event).at(HERE),
         custom!(14, "the program does not exist", ro, no_program),
         custom!(14, "the working directory does not exist", ro, no_directory),
@@ -43,6 +44,10 @@ pub(super) fn rows() -> Vec<Row> {
         custom!(81, "managed ports", ro, managed_ports),
         custom!(82, "managed ports, and a datagram", ro, managed_datagrams),
         custom!(84, "a managed network without details", ro, managed_without_details),
+        custom!(84, "a managed network without a port", ro, managed_without_ports),
+        custom!(84, "a managed network, and a sandbox of nothing", dis, managed_by_port),
+        custom!(84, "a managed network, and all allowed", |dirs| unr(dirs).enabled(), managed_by_port),
+        custom!(84, "a managed network, and all allowed by an entry", |dirs| full(dirs).enabled(), managed_by_port),
         custom!(92, "a process in the background", ro, background),
         custom!(93, "everything ends by a stop", ro, terminated),
         custom!(93, "everything ends with the executor", ro, executor_killed).at(&[Kind::Ordinary]),
@@ -139,6 +144,14 @@ async fn signal_evidence(stage: &Stage<'_>) -> Outcome {
     let denial = process.denial().ok_or("no denial")?;
     let sure = denial.evidence.iter().any(|evidence| !evidence.is_guess());
     ensure(denial.denied && sure, || format!("{denial:?}"))
+}
+
+async fn code_is_no_evidence(stage: &Stage<'_>) -> Outcome {
+    let mut process = begin(stage, "exit 159").await?;
+    let status = process.wait().await.map_err(|error| error.to_string())?;
+    let denial = process.denial();
+    let sure = denial.iter().flat_map(|denial| &denial.evidence).any(|evidence| !evidence.is_guess());
+    ensure(status.code() == Some(159) && !sure, || format!("{status}, {denial:?}"))
 }
 
 async fn one_event(stage: &Stage<'_>) -> Outcome {
@@ -239,7 +252,22 @@ async fn managed_datagrams(stage: &Stage<'_>) -> Outcome {
 }
 
 async fn managed_without_details(stage: &Stage<'_>) -> Outcome {
-    match stage.start(stage.sh("true").enforce_managed_network(true)).await {
+    not_managed(stage, stage.sh("true")).await
+}
+
+async fn managed_without_ports(stage: &Stage<'_>) -> Outcome {
+    for facts in [ManagedNetworkFacts::default(), ManagedNetworkFacts::ports([0, 0])] {
+        not_managed(stage, stage.sh("true").managed_network(facts)).await?;
+    }
+    Ok(())
+}
+
+async fn managed_by_port(stage: &Stage<'_>) -> Outcome {
+    not_managed(stage, stage.sh("true").managed_network(ManagedNetworkFacts::ports([stage.dirs.port()]))).await
+}
+
+async fn not_managed(stage: &Stage<'_>, request: ExecRequest) -> Outcome {
+    match stage.start(request.enforce_managed_network(true)).await {
         Err(refused) if refused.refusal == Refusal::Unavailable => Ok(()),
         Err(refused) => Err(format!("{refused:?}")),
         Ok(_) => Err("it was started".into()),

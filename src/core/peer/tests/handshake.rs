@@ -240,6 +240,10 @@ fn a_sandbox_is_passed_on_unless_it_restricts_nothing() {
     params["sandbox"] =
         json!({"permissions": {"type": "external", "network": "restricted"}, "windowsSandboxLevel": "disabled"});
     assert_eq!(rig.call("process/start", params.clone())["error"]["data"]["kind"], "sandboxUnavailable", "no details");
+    for no_port in [json!({}), json!({"loopbackPorts": [0]})] {
+        params["managedNetwork"] = no_port;
+        assert_eq!(rig.call("process/start", params.clone())["error"]["data"]["kind"], "sandboxUnavailable", "no port");
+    }
     params["managedNetwork"] = json!({"loopbackPorts": [8080], "later": 1});
     rig.ask("process/start", params);
     let Some(Action::Start { request, .. }) = rig.actions.pop_back() else { panic!("a start") };
