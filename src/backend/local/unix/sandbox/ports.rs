@@ -5,9 +5,11 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// The tasks that pass connections on. They end with this.
@@ -21,22 +23,31 @@ impl Forwarders {
     /// Must be called within a runtime.
     pub(in crate::backend::local::unix) fn new(listeners: Vec<(u16, OwnedFd)>) -> io::Result<Self> {
         let mut tasks = JoinSet::new();
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         for (port, listener) in listeners {
             let listener = std::net::TcpListener::from(listener);
             listener.set_nonblocking(true)?;
-            tasks.spawn(forward(TcpListener::from_std(listener)?, port));
+            tasks.spawn(forward(TcpListener::from_std(listener)?, port, Arc::clone(&room)));
         }
         Ok(Self { _tasks: tasks })
     }
 }
 
-async fn forward(listener: TcpListener, port: u16) {
+async fn forward(listener: TcpListener, port: u16, room: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     loop {
+        // The next one waits in the listener's queue until there is room.
+        let next = async {
+            let room = Arc::clone(&room).acquire_owned().await;
+            (room, listener.accept().await)
+        };
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            (room, accepted) = next => match accepted {
                 Ok((inside, _)) => {
-                    connections.spawn(pass(inside, port));
+                    connections.spawn(async move {
+                        pass(inside, port).await;
+                        drop(room);
+                    });
                 }
                 // Out of descriptors, or a connection that was given up: the next one may be better.
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -58,4 +69,41 @@ async fn pass(mut inside: TcpStream, port: u16) {
     drop(tokio::io::copy_bidirectional(&mut inside, &mut outside).await);
 }
 
+/// How many connections a sandbox may have at a time, all ports together. Each takes two descriptors of the executor, which
+/// has to serve others too.
+const MAX_CONNECTIONS: usize = 256;
 const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn connections_beyond_the_bound_wait_until_others_end() {
+        let outside = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = outside.local_addr().unwrap().port();
+        let inside = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = inside.local_addr().unwrap();
+        let room = Arc::new(Semaphore::new(2));
+        let forwarding = tokio::spawn(forward(inside, port, Arc::clone(&room)));
+        let accept = || tokio::time::timeout(PATIENCE, outside.accept());
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+        }
+        let (first, _) = accept().await.unwrap().unwrap();
+        let (_second, _) = accept().await.unwrap().unwrap();
+        assert_eq!(room.available_permits(), 0, "the third waits");
+        // One ends, from outside and by its client; then the third has its turn.
+        drop(first);
+        let mut ended = clients.remove(0);
+        tokio::time::timeout(PATIENCE, ended.read(&mut [0; 1])).await.unwrap().unwrap();
+        drop(ended);
+        accept().await.unwrap().unwrap();
+        forwarding.abort();
+    }
+}
