@@ -19,7 +19,7 @@ use super::container::ContainerPlan;
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::namespace::Namespaces;
 use super::process::Child;
-use super::sandbox::SandboxPlan;
+use super::sandbox::{Report, SandboxPlan};
 use super::{check, watch};
 use crate::backend::local::config::Containment;
 
@@ -155,6 +155,9 @@ impl Launcher {
         self.namespaces.return_home().map_err(|error| LaunchFailure::new(Stage::Fork, error))?;
         if let Some(sandbox) = &prepared.sandbox {
             // Its namespace holds everybody, however the process is to be contained.
+            if prepared.container.is_some() && !sandbox.holds_everybody() {
+                return Err(LaunchFailure::containment(NO_NAMESPACES.into()));
+            }
             return self.start_in_sandbox(prepared, sandbox);
         }
         let Some(plan) = &prepared.container else {
@@ -194,9 +197,10 @@ impl Launcher {
 
     fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
         let arrays = Arrays::new(prepared);
-        let report = plan.report();
+        let report = Report::default();
         let mut order = Order::new(prepared, &arrays);
         order.umask = Some(report.umask());
+        order.parent = parent(prepared, plan.holds_everybody());
         let argument = ptr::from_ref(&order).cast_mut().cast::<c_void>();
         // SAFETY: this thread blocks all signals, and the stacks are lent to nobody else. `order` and all that it points
         // to outlive the call. `child_main` calls nothing but async-signal-safe functions.
@@ -217,9 +221,7 @@ impl Launcher {
         let arrays = Arrays::new(prepared);
         let in_namespace = matches!(container, Some(Container::PidNamespace(_)));
         let mut order = Order::new(prepared, &arrays);
-        // A namespace ends with us, and nobody in it can tell who made him.
-        // SAFETY: the call has no arguments and cannot fail.
-        order.parent = (prepared.end_with_executor && !in_namespace).then(|| unsafe { libc::getpid() });
+        order.parent = parent(prepared, in_namespace);
         order.shows_processes = in_namespace;
         let child = match self.make(&mut order, container.as_ref(), !prepared.exit_by_thread) {
             Ok((pid, pidfd)) => Child::new(pid, pidfd, container),
@@ -277,9 +279,16 @@ impl Launcher {
     }
 }
 
+/// Who the process has to end with. A namespace ends with us, and nobody in it can tell who made him.
+fn parent(prepared: &Prepared, in_namespace: bool) -> Option<libc::pid_t> {
+    // SAFETY: the call has no arguments and cannot fail.
+    (prepared.end_with_executor && !in_namespace).then(|| unsafe { libc::getpid() })
+}
+
 /// A process: its number, and its pidfd where there are any.
 type Made = (libc::pid_t, Option<OwnedFd>);
 
+const NO_NAMESPACES: &str = "the partial sandboxes of this executor have no namespaces that would hold a process";
 const ENTER_CGROUP: &str = "a new cgroup cannot be entered";
 
 fn clone_child(stack: &mut Stack, order: &Order<'_>, flags: c_int, with_pidfd: bool) -> Result<Made, LaunchFailure> {

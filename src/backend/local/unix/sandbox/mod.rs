@@ -34,7 +34,8 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use self::child::{Failure, Report, Stage};
+pub(super) use self::child::Report;
+use self::child::{Failure, Stage};
 pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Network, Settings, Walls};
 pub(super) use self::running::{EndWatch, Running};
@@ -65,9 +66,9 @@ impl SandboxPlan {
         &self.enforcement
     }
 
-    /// Where the child leaves what becomes of it.
-    pub(super) fn report(&self) -> Report {
-        Report::default()
+    /// Whether nobody leaves it, and everybody ends with the command.
+    pub(super) fn holds_everybody(&self) -> bool {
+        self.shape.namespaces().is_some()
     }
 
     /// Builds it and starts a command in it.
@@ -112,9 +113,7 @@ fn prepare_on(
     request: Request<'_>,
     without: Walls,
 ) -> Result<SandboxPlan, SandboxError> {
-    let private_loopback =
-        settings.private_loopback || request.managed.is_some_and(|managed| managed.allow_local_binding);
-    let choices = Settings { private_loopback, managed: request.managed, without };
+    let choices = Settings { private_loopback: settings.private_loopback, managed: request.managed, without };
     let enforcement = kernel.assess(bound, Network::of(bound, &choices))?;
     if let Level::Partial(gaps) = &enforcement.level
         && !settings.accept_partial

@@ -72,7 +72,8 @@ pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> 
         _ => None,
     };
     let sockets = if settings.without.sockets { Sockets::Open } else { network.sockets };
-    let refuse_metadata = namespaces.is_none();
+    // Where all may be written there is nothing to keep.
+    let refuse_metadata = namespaces.is_none() && bound.root != Some(Access::Write);
     let filter = filter::program(FilterPlan { sockets, refuse_metadata });
     let kind = namespaces.map_or(Kind::Bare, |namespaces| Kind::Namespaces(Box::new(namespaces)));
     Ok(Shape { kind, filter, landlock })

@@ -170,7 +170,8 @@ impl Kernel {
                 let no_ports =
                     network.sockets != filter::Sockets::Loopback && network.sockets != filter::Sockets::LoopbackAndUnix;
                 // Without the mounts nothing can be taken back within what is allowed, and no process be hidden.
-                if !((only_reads || !restricts_files) && files.is_some() && signals && no_ports) {
+                let files_held = !restricts_files || only_reads && files.is_some();
+                if !(files_held && signals && no_ports) {
                     return Err(cause.into());
                 }
                 gaps.push(format!(

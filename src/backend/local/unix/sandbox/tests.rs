@@ -340,6 +340,43 @@ async fn terminals_have_job_control_and_the_interrupt_key() {
     }
 }
 
+/// A kernel without namespaces, where that is enough for a sandbox.
+fn bare() -> Option<Kernel> {
+    let cause = probe::Cause { cause: "user namespaces are switched off".into(), remedy: "switch them on".into() };
+    let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().clone() };
+    kernel.landlock.is_some_and(|version| version >= 6).then_some(kernel)
+}
+
+#[tokio::test]
+async fn without_namespaces_a_process_ends_with_its_executor_and_is_not_said_to_be_contained() {
+    let cwd = Path::new("/tmp");
+    let Some(kernel) = bare() else { return };
+    let plan = || launch_plan("exec sleep 300", cwd, prepared(&kernel, &read_only(), cwd, Walls::default()));
+    // The helper ends the thread that made it, as the end of the executor would.
+    let running = Running::start(LaunchPlan { end_with_executor: true, ..plan() }).await.unwrap();
+    assert_eq!(running.end().await.0.signal(), Some(Signal::Kill));
+
+    let config = LocalConfig::default();
+    let container = crate::backend::local::os::ContainerPlan {
+        by: config.containment,
+        parent_cgroup: None,
+        no_namespaces: false,
+    };
+    let error = Running::start(LaunchPlan { container: Some(container), ..plan() }).await.err().unwrap();
+    assert!(matches!(error, SpawnError::ContainmentUnavailable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn without_namespaces_metadata_changes_where_everything_may_be_written() {
+    let workspace = Workspace::new();
+    let root = workspace.path("w");
+    let Some(kernel) = bare() else { return };
+    let open = bound(Some(Access::Write), NetworkPolicy::Restricted, &[]);
+    let script = "chmod 640 file && touch -d @0 file && stat -c '%a %Y' file";
+    let (_, output) = run(&kernel, &open, &root, script).await;
+    assert_eq!(output, "640 0\n");
+}
+
 #[tokio::test]
 async fn without_namespaces_only_reading_is_allowed_and_only_if_the_owner_accepts_it() {
     let workspace = Workspace::new();
