@@ -146,7 +146,10 @@ impl Bound {
         if self.can_read(cwd) || leads_on {
             return Ok(());
         }
-        Err(SandboxError::preparation(format!("the working directory {} is not readable under it", cwd.display())))
+        Err(SandboxError::preparation(format!(
+            "the working directory {} is not readable under it; allow that, or start the process elsewhere",
+            cwd.display()
+        )))
     }
 }
 

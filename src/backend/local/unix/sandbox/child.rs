@@ -514,7 +514,11 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
             let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
             raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags, c"").during(Stage::Proc, 0)?;
             for path in read_only {
-                let tree = raw::clone_tree(libc::AT_FDCWD, path, false).during(Stage::Proc, 1)?;
+                let tree = match raw::clone_tree(libc::AT_FDCWD, path, false) {
+                    // Its module was taken away since the plan was made.
+                    Err(libc::ENOENT) => continue,
+                    cloned => cloned.during(Stage::Proc, 1)?,
+                };
                 raw::set_mount_attributes(tree, raw::RDONLY, false).during(Stage::Proc, 2)?;
                 raw::attach_tree(tree, libc::AT_FDCWD, path).during(Stage::Proc, 3)?;
                 libc::close(tree);

@@ -23,6 +23,7 @@ mod placeholder;
 mod plan;
 mod ports;
 mod probe;
+mod proc_names;
 mod raw;
 mod running;
 mod shape;
@@ -42,7 +43,7 @@ pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};
 use self::start::Refusal;
 pub(super) use self::start::Started;
-use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxError, SandboxSettings};
+use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError, SandboxSettings};
 
 /// What a request adds to an intent.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +87,7 @@ impl SandboxPlan {
         let started = unsafe { start::run(&self.shape, stacks, Some(command), report) };
         match started {
             Ok(Some(started)) => Ok(started),
-            Ok(None) => Err(SandboxError::preparation("the command was not made")),
+            Ok(None) => Err(SandboxError::preparation("the command was not made; try again")),
             Err(refusal) => Err(error(&refusal, &self.shape)),
         }
     }
@@ -103,7 +104,7 @@ pub(in crate::backend::local) fn prepare(
     settings: &SandboxSettings,
     request: Request<'_>,
 ) -> Result<SandboxPlan, SandboxError> {
-    prepare_on(probe::kernel(), bound, settings, request, Walls::default())
+    prepare_on(probe::kernel()?, bound, settings, request, Walls::default())
 }
 
 fn prepare_on(
@@ -114,18 +115,7 @@ fn prepare_on(
     without: Walls,
 ) -> Result<SandboxPlan, SandboxError> {
     let choices = Settings { private_loopback: settings.private_loopback, managed: request.managed, without };
-    let enforcement = kernel.assess(bound, Network::of(bound, &choices))?;
-    if let Level::Partial(gaps) = &enforcement.level
-        && !settings.accept_partial
-    {
-        return Err(SandboxError::unavailable(
-            format!("only a part can be enforced: {}", gaps.join("; ")),
-            kernel.no_namespaces.as_ref().map_or_else(
-                || "use a newer kernel, or let the executor's settings accept a partial sandbox".to_owned(),
-                |cause| format!("{}, or let the executor's settings accept a partial sandbox", cause.remedy),
-            ),
-        ));
-    }
+    let enforcement = kernel.assess(bound, Network::of(bound, &choices), settings.accept_partial)?;
     // What it is called is not what it is: the links on the way are the host's to follow.
     if let Ok(cwd) = request.cwd.canonicalize() {
         bound.admits_process(&cwd)?;
@@ -175,9 +165,15 @@ fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
             "start it from fewer nested sandboxes",
         ),
         Stage::Source | Stage::SourceChanged | Stage::Step | Stage::StepChanged | Stage::Port | Stage::Make => {
+            let remedy = match stage {
+                Stage::SourceChanged | Stage::StepChanged => "try again",
+                Stage::Port => "send another port",
+                Stage::Make => "try again, or send fewer entries",
+                _ => "let the executor's user reach it, or leave it out of the intent",
+            };
             let reason = match name(*failure, shape) {
-                Some(name) => format!("{what}: {name}: {error}"),
-                None => format!("{what}: {error}"),
+                Some(name) => format!("{what}: {name}: {error}; {remedy}"),
+                None => format!("{what}: {error}; {remedy}"),
             };
             SandboxError::preparation(reason)
         }

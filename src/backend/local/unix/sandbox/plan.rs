@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::filter::{self, FilterPlan, Sockets};
 use super::landlock::{Rights, Taken};
 use super::probe::{Kernel, Mode};
+use super::proc_names;
 use super::shape::{At, Base, Kind, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
 use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError};
 
@@ -122,7 +123,10 @@ fn mounts(
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
             // Whoever is not the system's root has no right to write there, and who may write everything may write there too.
             let guarded = kernel.is_root && (base != Base::Writable || bound.changes().next().is_some());
-            let names = if guarded { kernel.proc_names.as_slice() } else { &[] };
+            let names = if guarded { proc_names::writable() } else { Ok(Vec::new()) };
+            let names = names.map_err(|error| {
+                SandboxError::unavailable(format!("/proc cannot be listed: {error}"), "mount it where the executor runs")
+            })?;
             let read_only = names.iter().map(|name| c_string(format!("{prefix}/proc/{name}").as_ref()));
             Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()? }
         } else {
@@ -214,7 +218,7 @@ impl Tree {
             // It is not the host's, and the same for every process.
             return match entry.access {
                 Access::Deny => Err(SandboxError::preparation(format!(
-                    "{} cannot be denied to a process: it is made anew for each one",
+                    "{} cannot be denied to a process: it is made anew for each one; leave it out",
                     entry.path.display()
                 ))),
                 _ => Ok(()),

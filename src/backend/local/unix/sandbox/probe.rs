@@ -1,9 +1,9 @@
 //! What this kernel lets this process build, found out by building it once.
 
 use std::ffi::CString;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
-use std::sync::OnceLock;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::child::{Failure, Report, Stage};
 use super::filter;
@@ -39,8 +39,6 @@ pub(super) struct Kernel {
     pub(super) landlock: Option<u32>,
     /// Devices of the host that sandboxes get, and where they have them.
     pub(super) devices: Vec<(CString, CString)>,
-    /// What in `/proc` the system's root could write to without a capability.
-    pub(super) proc_names: Vec<String>,
     pub(super) is_root: bool,
     pub(super) user: u32,
     pub(super) group: u32,
@@ -60,35 +58,60 @@ impl From<Cause> for SandboxError {
 }
 
 /// What this kernel lets this process build. Found out once, which takes some milliseconds; it may block.
-pub(super) fn kernel() -> &'static Kernel {
+///
+/// # Errors
+///
+/// [`SandboxError::Unavailable`] if it could not be found out for want of something that may be there a moment later. The
+/// next call tries again: what happens to be missing must not decide for as long as this process lives.
+pub(super) fn kernel() -> Result<&'static Kernel, SandboxError> {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
-    KERNEL.get_or_init(|| {
+    static LOOKING: Mutex<()> = Mutex::new(());
+    once(&KERNEL, &LOOKING, || {
         // A thread of its own, since trying takes one that blocks all signals.
-        let thread = std::thread::Builder::new().name("longarm-probe".into());
-        let found = thread.spawn(find_out).map(std::thread::JoinHandle::join);
-        match found {
-            Ok(Ok(kernel)) => kernel,
-            _ => Kernel::bare(Cause {
-                cause: "no thread could be made to try what the kernel allows".into(),
-                remedy: "raise the limit of threads and start the executor again".into(),
-            }),
-        }
+        let thread = std::thread::Builder::new().name("longarm-probe".into()).spawn(find_out);
+        let thread = thread.map_err(|error| not_now(&Refusal::Other("make a thread", error)))?;
+        thread.join().unwrap_or_else(|_| Err(not_now(&Refusal::Other("try it", io::Error::other("the thread panicked")))))
     })
 }
 
+/// What was found before, or is now: by one caller at a time, and kept only if it is an answer.
+fn once<'a, T>(
+    found: &'a OnceLock<T>,
+    looking: &Mutex<()>,
+    look: impl FnOnce() -> Result<T, Cause>,
+) -> Result<&'a T, SandboxError> {
+    if let Some(found) = found.get() {
+        return Ok(found);
+    }
+    let _looking = looking.lock().unwrap_or_else(PoisonError::into_inner);
+    match found.get() {
+        Some(found) => Ok(found),
+        None => {
+            let new = look()?;
+            Ok(found.get_or_init(|| new))
+        }
+    }
+}
+
+/// Tries what there is.
+fn find_out() -> Result<Kernel, Cause> {
+    let launcher = platform::Launcher::new();
+    let mut launcher = launcher.map_err(|error| not_now(&Refusal::Other("prepare a thread", error)))?;
+    search(Kernel::bare(None), |candidate| candidate.attempt(&mut launcher))
+}
+
 /// Tries the ways from the best to the worst.
-fn find_out() -> Kernel {
-    let mut kernel = Kernel::bare(Cause { cause: String::new(), remedy: String::new() });
-    let Ok(mut launcher) = platform::Launcher::new() else { return kernel };
+fn search(mut kernel: Kernel, mut attempt: impl FnMut(&Kernel) -> Result<(), Refusal>) -> Result<Kernel, Cause> {
     let mut first = None;
     for mode in [Mode::User, Mode::Mount] {
         for (fresh_proc, network) in [(true, true), (false, true), (true, false), (false, false)] {
             let candidate = Kernel { mode, fresh_proc, network, no_namespaces: None, ..kernel.clone() };
-            match candidate.attempt(&mut launcher) {
-                Ok(()) => return candidate,
+            match attempt(&candidate) {
+                Ok(()) => return Ok(candidate),
+                Err(refusal) if is_momentary(&refusal) => return Err(not_now(&refusal)),
                 Err(Refusal::Step(Failure { stage: Stage::Landlock, errno, .. })) => {
                     // It is reported when a process is to be started: the executor itself is behind too many walls.
-                    return Kernel { landlock: kernel.landlock.filter(|_| errno == libc::E2BIG), ..candidate };
+                    return Ok(Kernel { landlock: kernel.landlock.filter(|_| errno == libc::E2BIG), ..candidate });
                 }
                 Err(refusal) => {
                     let decided = match &refusal {
@@ -105,21 +128,41 @@ fn find_out() -> Kernel {
         }
     }
     kernel.no_namespaces = first.map(|refusal| explain(&refusal));
-    kernel
+    Ok(kernel)
+}
+
+/// Whether it says nothing of what the kernel allows: descriptors, processes or memory were short.
+fn is_momentary(refusal: &Refusal) -> bool {
+    let (errno, room) = match refusal {
+        Refusal::Builder(error) | Refusal::Other(_, error) => (error.raw_os_error(), false),
+        Refusal::Step(Failure { stage, errno, .. }) => {
+            (Some(*errno), matches!(stage, Stage::Memory | Stage::Make | Stage::InitImage))
+        }
+    };
+    match errno {
+        Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM | libc::EINTR) => true,
+        Some(libc::ENOSPC) => room,
+        _ => false,
+    }
+}
+
+/// The start fails, and the next one may not.
+fn not_now(refusal: &Refusal) -> Cause {
+    let Cause { cause, remedy } = explain(refusal);
+    Cause { cause: format!("what the kernel allows cannot be tried just now: {cause}"), remedy }
 }
 
 impl Kernel {
-    fn bare(cause: Cause) -> Self {
+    fn bare(cause: Option<Cause>) -> Self {
         // SAFETY: neither call has arguments, and neither can fail.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         Self {
             mode: Mode::Bare,
-            no_namespaces: Some(cause),
+            no_namespaces: cause,
             network: false,
             fresh_proc: false,
             landlock: raw::landlock_version(),
             devices: devices(),
-            proc_names: proc_names(),
             is_root: user == 0,
             user,
             group,
@@ -136,7 +179,7 @@ impl Kernel {
         let settings = Settings { private_loopback: true, managed: None, without: Walls::default() };
         let bound = read_only();
         let shape = plan::shape(&bound, &settings, self)
-            .map_err(|error| Refusal::Other("plan a sandbox", std::io::Error::other(error)))?;
+            .map_err(|error| Refusal::Other("plan a sandbox", io::Error::other(error)))?;
         let report = Report::default();
         launcher.with_stacks(|stacks| {
             // SAFETY: the launcher's thread blocks all signals, and lends its stacks to nobody else.
@@ -144,15 +187,20 @@ impl Kernel {
         })
     }
 
-    /// What is enforced of an intent, or why it is refused.
-    pub(super) fn assess(&self, bound: &Bound, network: plan::Network) -> Result<Enforcement, SandboxError> {
-        let mut gaps = Vec::new();
+    /// What is enforced of an intent, or why it is refused; `accept_partial` is whether a part of it will do.
+    pub(super) fn assess(
+        &self,
+        bound: &Bound,
+        network: plan::Network,
+        accept_partial: bool,
+    ) -> Result<Enforcement, SandboxError> {
+        let mut gaps: Vec<Cause> = Vec::new();
         let mut mechanisms = vec!["seccomp".to_owned()];
         if !filter::SUPPORTED || !filter_available() {
-            return Err(Cause {
-                cause: "this kernel has no filters for system calls on this kind of processor".into(),
-                remedy: "use a kernel with CONFIG_SECCOMP_FILTER on x86-64 or 64-bit ARM".into(),
-            }
+            return Err(Cause::new(
+                "this kernel has no filters for system calls on this kind of processor",
+                "use a kernel with CONFIG_SECCOMP_FILTER on x86-64 or 64-bit ARM",
+            )
             .into());
         }
         let files = self.landlock.filter(|version| *version >= LEAST_FOR_FILES);
@@ -161,9 +209,8 @@ impl Kernel {
             (Mode::User, _) => mechanisms.push("user namespace".into()),
             (Mode::Mount, _) => {}
             (Mode::Bare, cause) => {
-                let cause = cause.clone().unwrap_or_else(|| Cause {
-                    cause: "namespaces cannot be made".into(),
-                    remedy: "allow this user to make user namespaces".into(),
+                let cause = cause.clone().unwrap_or_else(|| {
+                    Cause::new("namespaces cannot be made", "allow this user to make user namespaces")
                 });
                 let only_reads = bound.root == Some(Access::Read) && bound.changes().next().is_none();
                 let signals = self.landlock.is_some_and(|version| version >= LEAST_FOR_SIGNALS);
@@ -174,13 +221,14 @@ impl Kernel {
                 if !(files_held && signals && no_ports) {
                     return Err(cause.into());
                 }
-                gaps.push(format!(
-                    "no namespaces ({}): processes of the same user can be seen, and one that leaves its \
-                                   session outlives the command",
+                let gap = format!(
+                    "no namespaces ({}): processes of the same user can be seen, and one that leaves its session outlives \
+                     the command",
                     cause.cause
-                ));
+                );
+                gaps.push(Cause::new(gap, cause.remedy.clone()));
                 if network.private {
-                    gaps.push("the network stands behind the filter alone".into());
+                    gaps.push(Cause::new("the network stands behind the filter alone", cause.remedy));
                 }
             }
         }
@@ -189,30 +237,65 @@ impl Kernel {
             if network.private && self.network {
                 mechanisms.push("network namespace".into());
             } else if network.private {
+                let no_network = Cause::new(
+                    "this kernel lets this process make no network namespace",
+                    "use a kernel with CONFIG_NET_NS, and let the executor make namespaces (user.max_net_namespaces)",
+                );
                 if network.loopback {
-                    return Err(Cause {
-                        cause: "this kernel lets this process make no network namespace".into(),
-                        remedy: "use a kernel with CONFIG_NET_NS, and let the executor make namespaces".into(),
-                    }
-                    .into());
+                    return Err(no_network.into());
                 }
-                gaps.push("the network stands behind the filter alone: no network namespace can be made".into());
+                let gap = "the network stands behind the filter alone: no network namespace can be made";
+                gaps.push(Cause::new(gap, no_network.remedy));
             }
             if !self.fresh_proc {
-                gaps.push("/proc is empty: a new one cannot be mounted where parts of the old one are covered".into());
+                gaps.push(Cause::new(
+                    "/proc is empty: a new one cannot be mounted where parts of the old one are covered",
+                    "run the executor where nothing is mounted over parts of /proc: in a container, without its masked paths",
+                ));
             }
         }
         match self.landlock {
             Some(_) => mechanisms.push("landlock".into()),
-            None if restricts_files => gaps.push("files stand behind mounts alone: there is no Landlock".into()),
+            None if restricts_files => {
+                gaps.push(Cause::new(
+                    "files stand behind mounts alone: there is no Landlock",
+                    "use a kernel with CONFIG_SECURITY_LANDLOCK, and with landlock in its list of security modules (lsm=), \
+                     and let an outer filter of system calls pass it",
+                ));
+            }
             None => {}
         }
         if self.landlock.is_some() && files.is_none() && restricts_files {
-            gaps.push("files stand behind mounts alone: Landlock is too old".into());
+            let gap = "files stand behind mounts alone: Landlock is too old";
+            gaps.push(Cause::new(gap, "use a kernel from 6.2 on"));
+        }
+        if !gaps.is_empty() && !accept_partial {
+            return Err(partial(&gaps));
         }
         let landlock = self.landlock.map_or_else(|| "no landlock".into(), |version| format!("landlock abi {version}"));
-        let level = if gaps.is_empty() { Level::Full } else { Level::Partial(gaps) };
+        let level = if gaps.is_empty() {
+            Level::Full
+        } else {
+            Level::Partial(gaps.into_iter().map(|gap| gap.cause).collect())
+        };
         Ok(Enforcement::new(level, mechanisms, vec![landlock]))
+    }
+}
+
+/// The owner wants all or nothing.
+fn partial(gaps: &[Cause]) -> SandboxError {
+    let causes: Vec<&str> = gaps.iter().map(|gap| gap.cause.as_str()).collect();
+    let mut remedies: Vec<&str> = gaps.iter().map(|gap| gap.remedy.as_str()).collect();
+    remedies.dedup();
+    SandboxError::unavailable(
+        format!("only a part can be enforced: {}", causes.join("; ")),
+        format!("{}, or let the executor's settings accept a partial sandbox", remedies.join("; ")),
+    )
+}
+
+impl Cause {
+    fn new(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { cause: cause.into(), remedy: remedy.into() }
     }
 }
 
@@ -253,56 +336,52 @@ fn devices() -> Vec<(CString, CString)> {
     paths.flatten().collect()
 }
 
-/// What in `/proc` a user with the number of the system's root can open for writing without a capability.
-fn proc_names() -> Vec<String> {
-    const DIRECTORIES: &[&str] = &["sys", "irq", "bus", "fs", "acpi", "scsi", "driver", "asound", "dynamic_debug"];
-    let mut names: Vec<String> = DIRECTORIES
-        .iter()
-        .filter(|name| Path::new("/proc").join(name).is_dir())
-        .map(|name| (*name).to_owned())
-        .collect();
-    let files =
-        std::fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
-            entry.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o222 != 0)
-        });
-    names.extend(files.filter_map(|entry| entry.file_name().into_string().ok()));
-    // A writer needs no permission to read, and its mode does not show it.
-    if Path::new("/proc/sysrq-trigger").exists() && !names.iter().any(|name| name == "sysrq-trigger") {
-        names.push("sysrq-trigger".into());
-    }
-    names
-}
-
 /// Why namespaces cannot be had, for whoever can change it.
 pub(super) fn explain(refusal: &Refusal) -> Cause {
-    let setting = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let (what, errno) = match refusal {
         Refusal::Builder(error) => (format!("namespaces cannot be made: {error}"), error.raw_os_error()),
         Refusal::Step(failure) => {
-            let error = std::io::Error::from_raw_os_error(failure.errno);
+            let error = io::Error::from_raw_os_error(failure.errno);
             (format!("{}: {error}", super::step_name(failure.stage)), Some(failure.errno))
         }
         Refusal::Other(what, error) => (format!("cannot {what}: {error}"), error.raw_os_error()),
     };
-    let remedy = if setting("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
-        "raise the system setting user.max_user_namespaces".into()
-    } else if setting("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        "set the system setting kernel.unprivileged_userns_clone to 1".into()
-    } else if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+    let makes = matches!(refusal, Refusal::Builder(_)) || matches!(refusal, Refusal::Step(step) if step.stage == Stage::PidNamespace);
+    let remedy = match errno {
+        Some(libc::EPERM | libc::EACCES | libc::EUSERS) => refused_remedy(&setting),
+        Some(libc::ENOSPC) if makes => refused_remedy(&setting),
+        Some(libc::ENOSPC) => "free memory, or raise the system setting fs.mount-max",
+        Some(libc::EMFILE | libc::ENFILE) => "raise the executor's limit of open files, and try again",
+        Some(libc::EAGAIN) => "raise the limit of processes of the executor's user, and try again",
+        Some(libc::ENOMEM) => "give the executor more memory, and try again",
+        Some(libc::EINTR) => "try again",
+        Some(libc::ENOSYS | libc::EINVAL) => "use a kernel from 5.12 on with user namespaces",
+        // It was killed, most likely by a filter around the executor; or it is another kind of processor.
+        None => "run the executor on x86-64 or 64-bit ARM, where no outer filter of system calls ends it for making namespaces",
+        Some(_) => "let the executor make user namespaces, and mounts in them",
+    };
+    Cause::new(what, remedy)
+}
+
+/// What a setting of the system is.
+fn setting(name: &str) -> Option<String> {
+    Some(std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().to_owned())
+}
+
+/// What to do where namespaces are not allowed, or no more of them.
+fn refused_remedy(setting: &dyn Fn(&str) -> Option<String>) -> &'static str {
+    if setting("user/max_user_namespaces").as_deref() == Some("0") {
+        "raise the system setting user.max_user_namespaces"
+    } else if setting("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        "set the system setting kernel.unprivileged_userns_clone to 1"
+    } else if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
         "allow user namespaces to the executor by an AppArmor profile, or set the system setting \
          kernel.apparmor_restrict_unprivileged_userns to 0"
-            .into()
     } else {
-        match errno {
-            Some(libc::ENOSPC | libc::EUSERS) => "raise the system setting user.max_user_namespaces".into(),
-            Some(libc::EPERM | libc::EACCES) => {
-                "let the container or the security module that the executor runs under allow user namespaces and mounts, \
-                 or give it CAP_SYS_ADMIN"
-                    .into()
-            }
-            Some(libc::ENOSYS | libc::EINVAL) => "use a kernel from 5.12 on with user namespaces".into(),
-            _ => "let the executor make user namespaces".to_owned(),
-        }
-    };
-    Cause { cause: what, remedy }
+        "let the container or the security module that the executor runs under allow user namespaces and mounts, raise the \
+         system setting user.max_user_namespaces, or give the executor CAP_SYS_ADMIN"
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use crate::backend::local::spawn::LaunchPlan;
 use crate::backend::local::spawner::Spawner;
 use crate::error::SpawnError;
 use crate::request::{ExecRequest, Signal};
-use crate::sandbox::{Access, BoundEntry, Class, Existing, NetworkPolicy, Origin};
+use crate::sandbox::{Access, BoundEntry, Class, Existing, Level, NetworkPolicy, Origin};
 use crate::status::ExitStatus;
 
 mod walls;
@@ -82,7 +82,7 @@ fn read_only() -> Arc<Bound> {
 
 /// What the kernel allows, and lesser versions of it. Only [`Mode::Bare`] where there are no namespaces.
 fn kernels() -> Vec<Kernel> {
-    let best = probe::kernel().clone();
+    let best = probe::kernel().unwrap().clone();
     let mut kernels = vec![best.clone()];
     if best.mode == Mode::Bare {
         assert!(best.no_namespaces.is_some(), "and why is known");
@@ -318,6 +318,21 @@ async fn a_place_that_changes_before_the_start_refuses_it() {
     }
 }
 
+#[tokio::test]
+async fn a_part_of_proc_that_was_taken_away_before_the_start_is_not_missed() {
+    let cwd = Path::new("/tmp");
+    for kernel in kernels_with_mounts() {
+        let mut plan = prepared(&kernel, &read_only(), cwd, Walls::default());
+        let shape = Arc::get_mut(&mut plan.shape).unwrap();
+        let shape::Kind::Namespaces(namespaces) = &mut shape.kind else { panic!("it has some") };
+        if let shape::Proc::Fresh { read_only } = &mut namespaces.proc {
+            read_only.insert(0, c"/proc/of-a-module".into());
+        }
+        let (status, _) = Running::start(launch_plan("true", cwd, plan)).await.unwrap().end().await;
+        assert!(status.success(), "{kernel:?}");
+    }
+}
+
 #[cfg(feature = "pty")]
 #[tokio::test]
 async fn terminals_have_job_control_and_the_interrupt_key() {
@@ -343,7 +358,7 @@ async fn terminals_have_job_control_and_the_interrupt_key() {
 /// A kernel without namespaces, where that is enough for a sandbox.
 fn bare() -> Option<Kernel> {
     let cause = probe::Cause { cause: "user namespaces are switched off".into(), remedy: "switch them on".into() };
-    let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().clone() };
+    let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().unwrap().clone() };
     kernel.landlock.is_some_and(|version| version >= 6).then_some(kernel)
 }
 
@@ -382,7 +397,7 @@ async fn without_namespaces_only_reading_is_allowed_and_only_if_the_owner_accept
     let workspace = Workspace::new();
     let root = workspace.path("w");
     let cause = probe::Cause { cause: "user namespaces are switched off".into(), remedy: "switch them on".into() };
-    let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().clone() };
+    let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().unwrap().clone() };
     let writable = bound(Some(Access::Read), NetworkPolicy::Restricted, &[(root.clone(), Access::Write)]);
     let request = Request { cwd: &root, managed: None };
     let error = prepare_on(&kernel, &writable, &settings(), request, Walls::default()).unwrap_err();
@@ -408,7 +423,7 @@ async fn without_namespaces_only_reading_is_allowed_and_only_if_the_owner_accept
 
 #[test]
 fn a_sandbox_behind_sixteen_others_is_refused() {
-    let kernel = probe::kernel();
+    let kernel = probe::kernel().unwrap();
     // Rulesets about files would forbid mounts, which is another reason.
     if kernel.landlock.is_none_or(|version| version < 4) {
         return;

@@ -152,7 +152,7 @@ proptest! {
             fresh_proc: true,
             network: true,
             landlock: Some(7),
-            ..probe::kernel().clone()
+            ..probe::kernel().unwrap().clone()
         };
         check(&bound(root, &entries), &paths, &kernel);
     }
@@ -160,7 +160,7 @@ proptest! {
 
 #[test]
 fn what_is_made_anew_for_each_process_cannot_be_denied() {
-    let kernel = Kernel { mode: Mode::User, ..probe::kernel().clone() };
+    let kernel = Kernel { mode: Mode::User, ..probe::kernel().unwrap().clone() };
     let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
     for path in ["/proc/cpuinfo", "/dev"] {
         let denied = bound(Some(Access::Read), &[(path.into(), Access::Deny)]);
