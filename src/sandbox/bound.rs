@@ -59,6 +59,43 @@ impl Bound {
         self.access(path) == Some(Access::Write)
     }
 
+    /// Whether a canonical path, or something below it, may be written.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes cannot be sandboxed there"))]
+    pub(crate) fn may_write_at_or_below(&self, path: &Path) -> bool {
+        self.can_write(path)
+            || self.entries.iter().any(|entry| entry.access == Access::Write && entry.path.starts_with(path))
+    }
+
+    /// Denies a directory of the executor's own, whatever is allowed around it.
+    ///
+    /// # Errors
+    ///
+    /// If something there is asked for by an entry.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes cannot be sandboxed there"))]
+    pub(crate) fn keep_out(&mut self, path: &Path) -> Result<(), SandboxError> {
+        let asked = |entry: &&BoundEntry| entry.access == Access::Write && entry.path.starts_with(path);
+        if let Some(entry) = self.entries.iter().find(asked) {
+            return Err(SandboxError::preparation(format!(
+                "{} is to be writable, and the executor keeps its own state in {}; leave it out, or have that moved",
+                entry.path.display(),
+                path.display()
+            )));
+        }
+        let own = BoundEntry {
+            path: path.into(),
+            lexical: path.into(),
+            access: Access::Deny,
+            kind: Existing::Directory,
+            skip_missing: false,
+            origin: Origin::Protected,
+        };
+        match self.entries.binary_search_by(|entry| entry.path.as_path().cmp(path)) {
+            Ok(at) => self.entries[at] = own,
+            Err(at) => self.entries.insert(at, own),
+        }
+        Ok(())
+    }
+
     /// Whether a denied pattern matches a canonical path or a directory above it. An entry below may still open it:
     /// [`access`](Self::access) tells.
     pub fn glob_denies(&self, path: &Path) -> bool {

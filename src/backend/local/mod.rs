@@ -31,6 +31,7 @@ mod control;
 mod gather;
 mod info;
 mod input;
+mod names;
 mod output;
 mod registry;
 mod sandbox;
@@ -171,13 +172,23 @@ impl ExecBackend for Local {
         {
             plan.env.insert("SHELL".into(), shell.clone());
         }
-        let prepared = sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd).await?;
-        let (sandbox_plan, sandboxed) = prepared.map(|prepared| (prepared.plan, prepared.sandboxed)).unzip();
-        plan.sandbox = sandbox_plan;
+        let has_terminal = plan.terminal.is_some();
+        let limit = self.config.start_limit;
+        let starting = tokio::time::timeout(limit, async {
+            let prepared = sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd).await?;
+            let sandboxed = prepared.map(|prepared| {
+                let sandbox::Prepared { plan: sandbox, mut sandboxed, held, cwd } = prepared;
+                plan.names = held.map(|held| self.spawner.keep(held));
+                plan.sandbox = Some(sandbox);
+                plan.real_cwd = Some(cwd);
+                sandboxed.hold(plan.names.clone());
+                sandboxed
+            });
+            Ok::<_, SpawnError>((self.spawner.start(plan).await?, sandboxed))
+        });
+        let (launched, sandboxed) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
         let enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
         let sandbox_type = if sandboxed.is_some() { sandbox::sandbox_type() } else { NO_SANDBOX };
-        let has_terminal = plan.terminal.is_some();
-        let launched = self.spawner.start(plan).await?;
         // Nothing below waits: from here on the process is owned.
         let process_id = request.process_id.clone().unwrap_or_else(ProcessId::random);
         let input = Input::new(launched.stdin);

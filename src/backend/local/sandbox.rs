@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::config::LocalConfig;
+use super::names::Names;
 use super::os;
 use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, ManagedNetworkFacts,
-    MissingProtected, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation, ViolationReason,
+    Access, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths,
+    ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation, ViolationReason,
 };
 use crate::status::ExitStatus;
 
@@ -21,6 +22,10 @@ use crate::status::ExitStatus;
 pub(super) struct Prepared {
     pub(super) plan: os::sandbox::SandboxPlan,
     pub(super) sandboxed: Sandboxed,
+    /// Names that must not appear while it runs. To let them go blocks.
+    pub(super) held: Option<os::sandbox::Held>,
+    /// The working directory, without links.
+    pub(super) cwd: PathBuf,
 }
 
 /// What watches over a process in a sandbox.
@@ -29,8 +34,8 @@ pub(super) struct Sandboxed {
     enforcement: Enforcement,
     watch: DenialWatch,
     settings: SandboxSettings,
-    /// Names that must not appear while it runs. They are let go with this.
-    held: Option<os::sandbox::Held>,
+    /// Names that must not appear while it runs.
+    names: Option<Names>,
 }
 
 /// Binds and plans the sandbox of a request. None if it asks for none, or for one that restricts nothing.
@@ -81,17 +86,13 @@ struct Work {
 impl Work {
     fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
         let settings = &self.config.sandbox;
-        let temp_dir = os::temporary_directories(&self.config.base_env).1;
-        let bind = || {
-            let mut bound = self.intent.bind(&Facts::host(settings, &temp_dir))?;
-            bound.expand_globs(&HostPaths)?;
-            Ok::<_, SandboxError>(bound)
-        };
-        let mut bound = bind()?;
+        let mut bound = self.bind()?;
         if bound.class == Class::Nothing {
             return match self.must_manage {
                 false => Ok(None),
-                true => Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it").into()),
+                true => {
+                    Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it").into())
+                }
             };
         }
         let cwd = match self.cwd.canonicalize() {
@@ -105,23 +106,35 @@ impl Work {
             Err(error) => return Err(OsError::new("look up the working directory", error).into()),
         };
         bound.admits_process(&cwd)?;
-        let held = if bound.protected.is_empty() {
-            None
-        } else {
-            let held = self.placeholders.hold(&bound.protected, settings.missing_protected);
-            // What was missing may be there now, to be mounted over.
-            bound = bind()?;
-            Some(held)
-        };
-        let request = os::sandbox::Request { cwd: &cwd, managed: self.managed.as_ref() };
-        let plan = os::sandbox::prepare(&Arc::new(bound), settings, request)?;
-        let sandboxed = Sandboxed {
-            enforcement: plan.enforcement().clone(),
-            watch: DenialWatch::new(settings.output_snippets),
-            settings: settings.clone(),
-            held,
-        };
-        Ok(Some(Prepared { plan, sandboxed }))
+        let mut held = None;
+        if !bound.protected.is_empty() {
+            let names = self.placeholders.hold(&bound.protected, settings.missing_protected);
+            if names.has_placed() {
+                // What was missing is there now, to be mounted over.
+                bound = self.bind()?;
+            }
+            held = Some(names);
+        }
+        // Last, since it can be a long walk.
+        bound.expand_globs(&HostPaths)?;
+        let plan = os::sandbox::prepare(&Arc::new(bound.clone()), settings, self.managed.as_ref())?;
+        let mut enforcement = plan.enforcement().clone();
+        for (path, why) in held.iter().flat_map(os::sandbox::Held::unheld) {
+            if bound.protected.iter().any(|name| name.path == path && name.access == Access::Deny) {
+                return Err(unheld(path, why).into());
+            }
+            enforcement.mechanisms.push(format!("look at {} at the end: no placeholder ({why})", path.display()));
+        }
+        let watch = DenialWatch::new(settings.output_snippets);
+        let sandboxed = Sandboxed { enforcement, watch, settings: settings.clone(), names: None };
+        Ok(Some(Prepared { plan, sandboxed, held, cwd }))
+    }
+
+    fn bind(&self) -> Result<Bound, SandboxError> {
+        let temp_dir = os::temporary_directories(&self.config.base_env).1;
+        let mut bound = self.intent.bind(&Facts::host(&self.config.sandbox, &temp_dir))?;
+        self.placeholders.guard(&mut bound)?;
+        Ok(bound)
     }
 }
 
@@ -135,28 +148,47 @@ impl Sandboxed {
         self.watch.feed(stream, bytes);
     }
 
-    /// The process has ended, and its output was fed, or has had its time. Tells of violations, and lets go of what was held.
-    pub(super) fn finish(&mut self, status: ExitStatus) -> Denial {
-        let mut denial = self.watch.classify(status);
-        let tell = |violation| {
-            if let Some(sink) = &self.settings.violations {
-                sink.violation(Violation::File(violation));
-            }
-        };
+    /// Names are held for it from now on, until they are taken.
+    pub(super) fn hold(&mut self, names: Option<Names>) {
+        self.names = names;
+    }
+
+    /// What is held for it, to be let go when it has ended.
+    pub(super) fn take_names(&mut self) -> Option<Names> {
+        self.names.take()
+    }
+
+    /// The process has ended, and its output was fed, or has had its time. Tells of a violation.
+    pub(super) fn classify(&mut self, status: ExitStatus) -> Denial {
+        let denial = self.watch.classify(status);
         if let Some(violation) = self.watch.violation(&denial, BACKEND) {
-            tell(violation);
-        }
-        let Some(held) = self.held.take() else { return denial };
-        for path in held.changed() {
-            tell(FileViolation::new(BACKEND, ViolationReason::PolicyDenied).path(path.to_string_lossy()));
-            denial.evidence.push(Evidence::ProtectedName { path: path.into() });
-        }
-        if self.settings.missing_protected == MissingProtected::Check {
-            // Of what stays where it is, the event has told too.
-            let _moved = held.set_aside();
+            self.tell(violation);
         }
         denial
     }
+
+    /// Tells of names that appeared or changed while it ran.
+    pub(super) fn tell_changed(&self, changed: Vec<PathBuf>, denial: &mut Denial) {
+        for path in changed {
+            self.tell(FileViolation::new(BACKEND, ViolationReason::PolicyDenied).path(path.to_string_lossy()));
+            denial.evidence.push(Evidence::ProtectedName { path });
+        }
+    }
+
+    fn tell(&self, violation: FileViolation) {
+        if let Some(sink) = &self.settings.violations {
+            sink.violation(Violation::File(violation));
+        }
+    }
+}
+
+/// A name that is denied, and that the process could make.
+fn unheld(path: &Path, why: &str) -> SandboxError {
+    SandboxError::preparation(format!(
+        "{} is denied and does not exist, and its name cannot be held: {why}; give the executor a directory of its own for its \
+         state, and room",
+        path.display()
+    ))
 }
 
 /// A managed network is required, and there is nothing to enforce it by.

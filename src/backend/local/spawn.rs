@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::config::LocalConfig;
+use super::names::Names;
 use super::os;
 #[cfg(target_os = "linux")]
 use super::os::ContainerPlan;
@@ -22,6 +23,9 @@ pub(super) struct LaunchPlan {
     pub(super) env: EnvMap,
     /// Its working directory, absolute.
     pub(super) cwd: PathBuf,
+    /// The same without links, for a process that may not see them.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "everybody sees all links there"))]
+    pub(super) real_cwd: Option<PathBuf>,
     pub(super) stdin: Stdin,
     pub(super) terminal: Option<TerminalSize>,
     pub(super) end_with_executor: bool,
@@ -33,6 +37,8 @@ pub(super) struct LaunchPlan {
     pub(super) container: Option<ContainerPlan>,
     /// The sandbox that it runs in, once it is prepared.
     pub(super) sandbox: Option<os::sandbox::SandboxPlan>,
+    /// What is held for it, at least as long as the start is under way.
+    pub(super) names: Option<Names>,
 }
 
 impl LaunchPlan {
@@ -60,6 +66,7 @@ impl LaunchPlan {
             argv,
             env,
             cwd: request.host_cwd(config.default_cwd.as_deref())?,
+            real_cwd: None,
             stdin: request.stdin,
             terminal: request.terminal,
             end_with_executor: config.end_with_executor,
@@ -73,6 +80,7 @@ impl LaunchPlan {
                 no_namespaces: config.no_namespaces,
             }),
             sandbox: None,
+            names: None,
         })
     }
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::names::Names;
+use super::os::sandbox::Held;
 use super::os::{self, Child, Launched, Launcher};
 use super::spawn::LaunchPlan;
 use crate::error::{OsError, SpawnError};
@@ -34,7 +36,7 @@ pub(super) struct Spawner {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     graves: Mutex<Graves>,
@@ -46,14 +48,19 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Graves {
     /// Those that are killed.
-    children: Vec<Child>,
+    children: Vec<Buried>,
     /// Those that live on, and are reaped when they have ended.
-    detached: Vec<Child>,
-    /// How many are killed that the thread is looking at.
+    detached: Vec<Buried>,
+    /// Names of processes that are no more.
+    names: Vec<Held>,
+    /// How many are killed, or let go, that the thread is looking at.
     looked_at: usize,
     /// A thread looks after them.
     tended: bool,
 }
+
+/// A child, and the names that are held until it has ended.
+type Buried = (Child, Option<Names>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -85,13 +92,14 @@ struct Failed {
 #[derive(Debug)]
 struct Delivery {
     outcome: Option<Result<Launched, Failed>>,
+    names: Option<Names>,
     queue: Arc<Queue>,
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
         if let Some(Ok(launched)) = self.outcome.take() {
-            self.queue.bury(launched.child);
+            self.queue.bury(launched.child, self.names.take());
         }
     }
 }
@@ -148,16 +156,21 @@ impl Spawner {
         }
     }
 
-    /// Has a child that nobody owns any more killed and reaped.
-    pub(super) fn bury(&self, child: Child) {
-        self.queue.bury(child);
+    /// Has a child that nobody owns any more killed and reaped; its names go when it has ended.
+    pub(super) fn bury(&self, child: Child, names: Option<Names>) {
+        self.queue.bury(child, names);
     }
 
-    /// Has a child that nobody owns any more reaped when it ends by itself.
-    pub(super) fn outlive(&self, child: Child) {
+    /// Has a child that nobody owns any more reaped when it ends by itself; then its names go.
+    pub(super) fn outlive(&self, child: Child, names: Option<Names>) {
         let mut graves = lock(&self.queue.graves);
-        graves.detached.push(child);
+        graves.detached.push((child, names));
         self.queue.tend(graves);
+    }
+
+    /// Keeps names until the last who shares in them is gone.
+    pub(super) fn keep(&self, held: Held) -> Names {
+        Names::new(held, Arc::clone(&self.queue))
     }
 
     /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
@@ -202,7 +215,7 @@ impl Drop for Spawner {
 
 impl Graves {
     fn holds_killed(&self) -> bool {
-        self.looked_at > 0 || !self.children.is_empty()
+        self.looked_at > 0 || !self.children.is_empty() || !self.names.is_empty()
     }
 }
 
@@ -227,13 +240,20 @@ impl Queue {
     }
 
     /// Takes a child over, to be killed and reaped. Never blocks.
-    fn bury(self: &Arc<Self>, child: Child) {
+    fn bury(self: &Arc<Self>, child: Child, names: Option<Names>) {
         let refused = child.signal_tree(Signal::Kill).err();
         let mut graves = lock(&self.graves);
-        graves.children.push(child);
+        graves.children.push((child, names));
         self.tend(graves);
         // It is tried again.
         drop(refused);
+    }
+
+    /// Takes names over, to be let go. Never blocks.
+    pub(super) fn let_go(self: &Arc<Self>, held: Held) {
+        let mut graves = lock(&self.graves);
+        graves.names.push(held);
+        self.tend(graves);
     }
 
     /// Has somebody look after the children.
@@ -254,12 +274,14 @@ impl Queue {
         let mut graves = lock(&self.graves);
         loop {
             let (mut children, mut detached) = (mem::take(&mut graves.children), mem::take(&mut graves.detached));
-            graves.looked_at = children.len();
+            let names = mem::take(&mut graves.names);
+            graves.looked_at = children.len() + names.len();
             // Nobody who brings another one has to wait for the looks, which can take the file system some time.
             drop(graves);
+            drop(names);
             let before = children.len() + detached.len();
-            detached.retain(is_left);
-            children.retain(|child| {
+            detached.retain(|(child, _)| is_left(child));
+            children.retain(|(child, _)| {
                 let left = is_left(child);
                 if left {
                     // It may have been refused before: the process may have had the rights of another user.
@@ -269,11 +291,11 @@ impl Queue {
             });
             let mut progress = children.len() + detached.len() != before;
             graves = lock(&self.graves);
-            progress |= !graves.children.is_empty() || !graves.detached.is_empty();
+            progress |= !graves.children.is_empty() || !graves.detached.is_empty() || !graves.names.is_empty();
             graves.looked_at = 0;
             graves.children.append(&mut children);
             graves.detached.append(&mut detached);
-            if graves.children.is_empty() && graves.detached.is_empty() {
+            if graves.children.is_empty() && graves.detached.is_empty() && graves.names.is_empty() {
                 graves.tended = false;
                 return;
             }
@@ -344,7 +366,9 @@ fn run(queue: &Arc<Queue>) {
                         Err(Failed { text_busy: false, error })
                     }
                 };
-                let delivery = Delivery { outcome: Some(outcome), queue: Arc::clone(queue) };
+                // Until the child has ended, whoever takes it.
+                let names = plan.names.clone();
+                let delivery = Delivery { outcome: Some(outcome), names, queue: Arc::clone(queue) };
                 // A caller that is gone leaves the delivery to its destructor.
                 drop(reply.send(delivery));
             }

@@ -9,11 +9,13 @@
 //! 3. The child's number is given back last, and never while somebody could still signal it.
 
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::buffers::Buffers;
@@ -27,6 +29,7 @@ use super::stop::Action;
 use crate::error::{OsError, WaitError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
+use crate::sandbox::Denial;
 use crate::status::{ExitStatus, LimitExceeded};
 use crate::time::{Instant, now};
 
@@ -63,6 +66,13 @@ enum Phase {
     Ending {
         at: Instant,
         status: ExitStatus,
+    },
+    /// As before, and the names that were held for it are looked at, which takes the file system.
+    Checking {
+        at: Instant,
+        status: ExitStatus,
+        denial: Denial,
+        check: JoinHandle<Vec<PathBuf>>,
     },
     /// It has ended, and streams are open.
     Exited {
@@ -344,17 +354,41 @@ impl Supervisor {
         more
     }
 
-    /// Reports the exit: at once without a sandbox, else when all output is there, or has had its time.
-    fn report_exit(&mut self, now: Instant) {
-        let Phase::Ending { at, status } = self.phase else { return };
-        let status = status.with_limit(self.limit_exceeded);
-        let mut denied = false;
-        if let Some(sandbox) = &mut self.sandbox {
+    /// Reports the exit: at once without a sandbox, else when all output is there, or has had its time, and what was held
+    /// is let go.
+    fn report_exit(&mut self, cx: &mut Context<'_>, now: Instant) {
+        if let Phase::Ending { at, status } = self.phase {
+            let status = status.with_limit(self.limit_exceeded);
+            let Some(sandbox) = &mut self.sandbox else { return self.tell_exit(at, status, None) };
             if self.streams.iter().any(Option::is_some) && now < at + CLASSIFY_GRACE {
                 return;
             }
-            let denial = sandbox.finish(status);
-            denied = denial.denied;
+            let denial = sandbox.classify(status);
+            match sandbox.take_names() {
+                Some(names) => {
+                    let check = tokio::task::spawn_blocking(move || names.finish());
+                    self.phase = Phase::Checking { at, status, denial, check };
+                }
+                None => return self.tell_exit(at, status, Some(denial)),
+            }
+        }
+        let Phase::Checking { at, status, denial, check } = &mut self.phase else { return };
+        let Poll::Ready(changed) = Pin::new(check).poll(cx) else { return };
+        let (at, status, mut denial) = (*at, *status, std::mem::take(denial));
+        match changed {
+            Ok(changed) => {
+                if let Some(sandbox) = &self.sandbox {
+                    sandbox.tell_changed(changed, &mut denial);
+                }
+            }
+            Err(error) => self.note("look at the protected names of a process", Err(io::Error::other(error))),
+        }
+        self.tell_exit(at, status, Some(denial));
+    }
+
+    fn tell_exit(&mut self, at: Instant, status: ExitStatus, denial: Option<Denial>) {
+        let denied = denial.as_ref().is_some_and(|denial| denial.denied);
+        if let Some(denial) = denial {
             self.shared.note_denial(denial);
         }
         self.shared.events.push_exited(status, denied);
@@ -511,7 +545,7 @@ impl Future for Supervisor {
         }
         let mut again = this.read(cx, now);
         again |= this.look_for_exit(cx, now);
-        this.report_exit(now);
+        this.report_exit(cx, now);
         this.look_for_close(cx, now);
         this.linger(now);
         if matches!(this.phase, Phase::Over) {
@@ -534,9 +568,10 @@ impl Drop for Supervisor {
         let child = control.child.take();
         let detached = control.detached;
         drop(control);
+        let names = self.sandbox.as_mut().and_then(Sandboxed::take_names);
         match child {
-            Some(child) if detached => self.spawner.outlive(child),
-            Some(child) => self.spawner.bury(child),
+            Some(child) if detached => self.spawner.outlive(child, names),
+            Some(child) => self.spawner.bury(child, names),
             None => {}
         }
     }

@@ -30,6 +30,54 @@ async fn collect(mut events: super::super::EventSource) -> (crate::status::ExitS
     (status.unwrap(), bytes)
 }
 
+/// A workspace root outside of what everybody may write to, and an intent to write there.
+#[cfg(target_os = "linux")]
+fn workspace() -> (tempfile::TempDir, crate::sandbox::SandboxIntent) {
+    use crate::path_uri::PathUri;
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let root = PathUri::from_host_native_path(directory.path().canonicalize().unwrap()).unwrap();
+    (directory, crate::sandbox::SandboxIntent::workspace_write([root]))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn letting_names_go_stops_no_other_process_of_the_runtime() {
+    let local = Local::new(LocalConfig::from_host());
+    let (directory, intent) = workspace();
+    let request = ExecRequest::new(["sh", "-c", "read line; exit 3"]).stdin(crate::request::Stdin::Piped);
+    let mut spawned = match local.spawn(request.cwd(directory.path()).sandbox(intent)).await {
+        Ok(spawned) => spawned,
+        Err(SpawnError::Sandbox(error)) => return needs::skipped("a sandbox", &error.to_string()),
+        Err(error) => panic!("{error}"),
+    };
+    assert!(directory.path().join(".git").is_dir());
+    // Stands for a file system that takes its time.
+    let stalled = local.placeholders.stall();
+    spawned.control.write(bytes::Bytes::from_static(b"go\n")).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(run(&local, "exit 4").await.0.code(), Some(4), "this one goes on");
+    }
+    assert!(spawned.events.next().now_or_never().is_none(), "what is held is let go before the exit is told");
+    drop(stalled);
+    let (status, _) = collect(spawned.events).await;
+    assert_eq!(status.code(), Some(3));
+    assert!(!directory.path().join(".git").exists());
+    local.close().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_look_at_an_intent_is_a_part_of_the_time_that_a_start_may_take() {
+    let local = Local::new(LocalConfig::from_host().start_limit(Duration::from_millis(50)));
+    let (directory, intent) = workspace();
+    let stalled = local.placeholders.stall();
+    let request = ExecRequest::new(["true"]).cwd(directory.path()).sandbox(intent);
+    let error = local.spawn(request).await.err().expect("it takes too long");
+    assert!(matches!(error, SpawnError::TimedOut { .. }), "{error}");
+    drop(stalled);
+    local.close().await;
+}
+
 fn without_pidfds() -> Local {
     Local::new(LocalConfig::from_host().exit_by_thread())
 }

@@ -25,11 +25,19 @@ impl Placeholders {
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
     pub(super) fn recover(&self) {}
 
+    /// There is no state that a process could forge.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn guard(&self, _bound: &mut crate::sandbox::Bound) -> Result<(), crate::sandbox::SandboxError> {
+        Ok(())
+    }
+
     /// Watches names until what it returns is asked.
-    pub(super) fn hold(&self, names: &[ProtectedName], _missing: MissingProtected) -> Held {
+    pub(super) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         let watch =
             |name: &ProtectedName| Watched { path: name.path.clone(), before: Thing::at(&name.path).ok().flatten() };
-        Held { directory: self.directory.clone(), names: names.iter().map(watch).collect() }
+        let moves = missing == MissingProtected::Check;
+        Held { directory: self.directory.clone(), moves, names: names.iter().map(watch).collect() }
     }
 }
 
@@ -38,6 +46,8 @@ impl Placeholders {
 #[must_use = "it tells what became of the names"]
 pub(super) struct Held {
     directory: Option<PathBuf>,
+    /// Whether what appears is moved.
+    moves: bool,
     names: Vec<Watched>,
 }
 
@@ -49,6 +59,20 @@ struct Watched {
 }
 
 impl Held {
+    /// Nothing is made to hold them.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn has_placed(&self) -> bool {
+        false
+    }
+
+    /// Nothing has to be made to hold them.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn unheld(&self) -> impl Iterator<Item = (&Path, &str)> {
+        std::iter::empty()
+    }
+
     /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
     pub(super) fn changed(&self) -> Vec<&Path> {
         let changed = self.names.iter().filter(|name| match Thing::at(&name.path) {
@@ -60,10 +84,10 @@ impl Held {
         changed.map(|name| name.path.as_path()).collect()
     }
 
-    /// Moves what appeared under a name that did not exist at the start out of the way: into the executor's own directory, if
+    /// If names are to be checked only, moves what appeared under one that did not exist at the start out of the way: into the executor's own directory, if
     /// it has one, or else beside the name. Returns what was moved, and to where.
     pub(super) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
-        let appeared = self.names.iter().filter(|name| name.before.is_none());
+        let appeared = self.names.iter().filter(|name| self.moves && name.before.is_none());
         appeared.filter_map(|name| Some((name.path.as_path(), self.move_away(&name.path)?))).collect()
     }
 

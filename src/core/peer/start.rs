@@ -19,7 +19,9 @@ const MAX_PROCESS_ID_BYTES: usize = 1 << 10;
 /// request. `os` is the operating system of the place, if known; `features` are those that the client may use.
 pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Features) -> Result<ExecRequest, Fault> {
     if params.network_proxy.is_some() {
-        return Err(unavailable("this executor has no network proxy (networkProxy); send the ports of one that runs (managedNetwork)"));
+        return Err(unavailable(
+            "this executor has no network proxy (networkProxy); send the ports of one that runs (managedNetwork)",
+        ));
     }
     if let Some(os) = os {
         let cwd = params.cwd.to_native(os).map_err(|error| SpawnError::from(InvalidRequest::from(error)))?;
@@ -43,7 +45,8 @@ pub(super) fn exec_request(params: StartParams, os: Option<&str>, features: Feat
             Some(_) => None,
         };
         if let Some(lacks) = lacks {
-            let message = format!("a managed network (enforceManagedNetwork) cannot be enforced without {lacks}; send it");
+            let message =
+                format!("a managed network (enforceManagedNetwork) cannot be enforced without {lacks}; send it");
             return Err(unavailable(&message));
         }
     }

@@ -34,10 +34,9 @@ fn without_a_phrase_only_the_signal_of_a_filter_counts() {
     }
     let sigsys = Signal::from_number(31);
     // Any program can end with the code; only the kernel ends one by the signal.
-    for (status, evidence) in [
-        (ExitStatus::exited(159), vec![]),
-        (ExitStatus::signaled(sigsys), vec![Evidence::Signal { number: 31 }]),
-    ] {
+    for (status, evidence) in
+        [(ExitStatus::exited(159), vec![]), (ExitStatus::signaled(sigsys), vec![Evidence::Signal { number: 31 }])]
+    {
         let denial = watched(&[]).classify(status);
         assert!(!evidence.iter().any(Evidence::is_guess));
         assert_eq!(denial, Denial::new(true, evidence));

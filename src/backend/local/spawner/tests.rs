@@ -34,7 +34,7 @@ async fn a_start_behind_stuck_ones_ends_in_an_error() {
     assert!(matches!(error, SpawnError::TimedOut { limit } if limit == Duration::from_secs(2)), "{error}");
     drop(ends);
     let launched = patiently(spawner.start(plan(["sleep", "0"]))).await;
-    spawner.bury(launched.unwrap().child);
+    spawner.bury(launched.unwrap().child, None);
     patiently(spawner.shut_down()).await;
 }
 
@@ -46,12 +46,12 @@ async fn children_that_cannot_be_killed_hold_no_start_up() {
         let mut child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
         child.refuses_signals = true;
         pids.push(child.id());
-        spawner.bury(child);
+        spawner.bury(child, None);
     }
     let launched = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap();
     pids.into_iter().for_each(kill);
     let path = format!("/proc/{}", launched.child.id());
-    spawner.bury(launched.child);
+    spawner.bury(launched.child, None);
     patiently(spawner.shut_down()).await;
     assert!(!cfg!(target_os = "linux") || !std::path::Path::new(&path).exists(), "it was killed and reaped");
 }
@@ -66,7 +66,7 @@ async fn a_burial_after_the_end_of_the_pool_does_not_block() {
     let (told, done) = std::sync::mpsc::channel();
     let queue = Arc::clone(&spawner.queue);
     let thread = std::thread::spawn(move || {
-        queue.bury(child);
+        queue.bury(child, None);
         told.send(()).unwrap();
     });
     assert_eq!(done.recv_timeout(PATIENCE), Ok(()));
@@ -81,7 +81,7 @@ async fn threads_that_have_panicked_are_replaced() {
     for _ in 0..=MAX_THREADS {
         spawner.queue.push(Job::Panics).unwrap();
         let launched = patiently(spawner.start(plan(["sleep", "0"]))).await.unwrap();
-        spawner.bury(launched.child);
+        spawner.bury(launched.child, None);
     }
     patiently(spawner.shut_down()).await;
 }
@@ -91,7 +91,7 @@ async fn a_child_that_outlives_its_owner_lives_and_is_reaped() {
     let spawner = Spawner::new(PATIENCE);
     let child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
     let pid = child.id();
-    spawner.outlive(child);
+    spawner.outlive(child, None);
     // The end of the pool waits for nobody whom it does not end.
     patiently(spawner.shut_down()).await;
     kill(pid);
@@ -104,4 +104,76 @@ async fn a_child_that_outlives_its_owner_lives_and_is_reaped() {
     let pid = libc::pid_t::try_from(pid).unwrap();
     // SAFETY: without a place for the status the call touches no memory.
     assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) }, -1, "it was reaped");
+}
+
+/// A workspace root in which a placeholder stands for a name, and who shares in that.
+#[cfg(target_os = "linux")]
+fn held(spawner: &Spawner) -> (tempfile::TempDir, std::path::PathBuf, Names) {
+    use crate::sandbox::{Access, Existing, MissingProtected, ProtectedName};
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let path = root.join(".git");
+    let name = ProtectedName {
+        root,
+        path: path.clone(),
+        state: Existing::Missing,
+        access: Access::Read,
+        git_dir: None,
+        placeholder: true,
+    };
+    let placeholders = os::sandbox::Placeholders::new(Some(directory.path().join("state")));
+    let held = placeholders.hold(&[name], MissingProtected::Placeholder);
+    assert!(path.is_dir());
+    (directory, path, spawner.keep(held))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn names_are_held_until_a_child_that_nobody_owns_has_ended() {
+    for detached in [false, true] {
+        let spawner = Spawner::new(PATIENCE);
+        let (_directory, path, names) = held(&spawner);
+        let mut child = patiently(spawner.start(plan(["sleep", "300"]))).await.unwrap().child;
+        child.refuses_signals = true;
+        let pid = child.id();
+        if detached {
+            spawner.outlive(child, Some(names))
+        } else {
+            spawner.bury(child, Some(names))
+        }
+        // The reaper has been by, since it lets these go.
+        let (_other, other_path, other) = held(&spawner);
+        drop(other);
+        patiently(gone(&other_path)).await;
+        assert!(path.is_dir(), "it runs");
+        kill(pid);
+        patiently(gone(&path)).await;
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn names_are_held_while_a_start_that_was_given_up_is_under_way() {
+    let spawner = Spawner::new(PATIENCE);
+    let (_directory, path, names) = held(&spawner);
+    let (end, until) = std::sync::mpsc::channel();
+    spawner.queue.push(Job::Stuck(until)).unwrap();
+    let start = spawner.start(LaunchPlan { names: Some(names), ..plan(["sleep", "300"]) });
+    assert!(tokio::time::timeout(Duration::from_millis(20), start).await.is_err());
+    let (_other, other_path, other) = held(&spawner);
+    drop(other);
+    patiently(gone(&other_path)).await;
+    assert!(path.is_dir(), "the program could still be started");
+    drop(end);
+    patiently(gone(&path)).await;
+    patiently(spawner.shut_down()).await;
+}
+
+#[cfg(target_os = "linux")]
+async fn gone(path: &std::path::Path) {
+    while path.exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }

@@ -37,6 +37,8 @@ pub(super) struct Order<'a> {
     argv: *const *const c_char,
     envp: *const *const c_char,
     cwd: *const c_char,
+    /// Where it is if that leads nowhere, or null.
+    real_cwd: *const c_char,
     ends: [RawFd; 3],
     terminal: bool,
     descriptor_limit: Option<libc::rlimit>,
@@ -59,6 +61,7 @@ impl Order<'_> {
             argv: arrays.argv.as_ptr(),
             envp: arrays.envp.as_ptr(),
             cwd: prepared.cwd.as_ptr(),
+            real_cwd: prepared.real_cwd.as_ref().map_or(ptr::null(), |cwd| cwd.as_ptr()),
             ends: [0, 1, 2].map(|index: usize| prepared.child_ends[index].as_raw_fd()),
             terminal: prepared.terminal,
             descriptor_limit: prepared
@@ -158,7 +161,9 @@ unsafe fn set_up(order: &Order<'_>) -> i32 {
         {
             return failed(order, STAGE_SETUP);
         }
-        if libc::chdir(order.cwd) == -1 {
+        // The links on the way to it may be hidden, and it may not.
+        let hidden = |errno| errno == libc::ENOENT && !order.real_cwd.is_null();
+        if libc::chdir(order.cwd) == -1 && !(hidden(errno()) && libc::chdir(order.real_cwd) == 0) {
             return failed(order, STAGE_CWD);
         }
         // Last, since a signal that is pending for this process takes effect now.

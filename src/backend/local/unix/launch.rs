@@ -88,6 +88,9 @@ pub(super) struct Prepared {
     pub(super) argv: Vec<CString>,
     pub(super) envp: Vec<CString>,
     pub(super) cwd: CString,
+    /// What it is without links, if those may not be seen.
+    #[cfg(target_os = "linux")]
+    pub(super) real_cwd: Option<CString>,
     pub(super) child_ends: [Arc<OwnedFd>; 3],
     pub(super) terminal: bool,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no parent-death signal"))]
@@ -120,6 +123,8 @@ impl Launcher {
             argv: plan.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
             envp: plan.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
             cwd: c_string(plan.cwd.as_os_str())?,
+            #[cfg(target_os = "linux")]
+            real_cwd: plan.real_cwd.as_ref().map(|cwd| c_string(cwd.as_os_str())).transpose()?,
             child_ends: streams.child_ends.clone(),
             terminal: plan.terminal.is_some(),
             end_with_executor: plan.end_with_executor,

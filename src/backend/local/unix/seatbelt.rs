@@ -28,16 +28,6 @@ use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxErro
 
 pub(in crate::backend::local) use crate::backend::local::watched::{Held, Placeholders};
 
-/// What a request adds to an intent.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::backend::local) struct Request<'a> {
-    /// The working directory. The policy does not depend on it.
-    #[allow(dead_code, reason = "only other systems need it")]
-    pub(in crate::backend::local) cwd: &'a Path,
-    /// The loopback ports of the executor through which alone it reaches the network.
-    pub(in crate::backend::local) managed: Option<&'a ManagedNetworkFacts>,
-}
-
 /// A policy that the system takes.
 #[derive(Clone, Debug)]
 pub(in crate::backend::local) struct SandboxPlan {
@@ -68,7 +58,7 @@ impl SandboxPlan {
 pub(in crate::backend::local) fn prepare(
     bound: &Arc<Bound>,
     settings: &SandboxSettings,
-    request: Request<'_>,
+    managed: Option<&ManagedNetworkFacts>,
 ) -> Result<SandboxPlan, SandboxError> {
     if !cfg!(target_os = "macos") {
         return Err(SandboxError::Unavailable {
@@ -83,7 +73,7 @@ pub(in crate::backend::local) fn prepare(
             "the executor's owner can accept that (`SandboxSettings::accept_partial`)",
         ));
     }
-    let policy = SeatbeltPolicy::new(bound, request.managed, super::platform::user_cache_dir().as_deref())?;
+    let policy = SeatbeltPolicy::new(bound, managed, super::platform::user_cache_dir().as_deref())?;
     let policy = taken(policy)?;
     let mechanisms = vec!["seatbelt".into()];
     let facts = vec![format!("{SANDBOX_EXEC} takes the policy")];

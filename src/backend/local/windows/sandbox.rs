@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::windows::io::OwnedHandle;
-use std::path::Path;
 use std::sync::Arc;
 
 use windows::Win32::Foundation::{HANDLE, LUID};
@@ -24,16 +23,6 @@ use crate::sandbox::token::{Sid, TokenPlan, admit};
 use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxError, SandboxSettings};
 
 pub(in crate::backend::local) use crate::backend::local::watched::{Held, Placeholders};
-
-/// What a request adds to an intent.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::backend::local) struct Request<'a> {
-    /// The working directory. The token does not depend on it.
-    #[allow(dead_code, reason = "only other systems need it")]
-    pub(in crate::backend::local) cwd: &'a Path,
-    /// The loopback ports of the executor through which alone it reaches the network.
-    pub(in crate::backend::local) managed: Option<&'a ManagedNetworkFacts>,
-}
 
 /// That a process runs with a restricted token.
 #[derive(Clone, Debug)]
@@ -63,9 +52,9 @@ impl SandboxPlan {
 pub(in crate::backend::local) fn prepare(
     bound: &Arc<Bound>,
     settings: &SandboxSettings,
-    request: Request<'_>,
+    managed: Option<&ManagedNetworkFacts>,
 ) -> Result<SandboxPlan, SandboxError> {
-    let lacks = admit(bound, request.managed.is_some(), settings.accept_partial)?;
+    let lacks = admit(bound, managed.is_some(), settings.accept_partial)?;
     restricted_token().map_err(|error| {
         SandboxError::unavailable(
             format!("the system makes no restricted token: {error}"),

@@ -45,20 +45,12 @@ use self::start::Refusal;
 pub(super) use self::start::Started;
 use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError, SandboxSettings};
 
-/// What a request adds to an intent.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::backend::local) struct Request<'a> {
-    /// The working directory of the process.
-    pub(in crate::backend::local) cwd: &'a Path,
-    /// The loopback ports of the executor through which alone it reaches the network.
-    pub(in crate::backend::local) managed: Option<&'a ManagedNetworkFacts>,
-}
-
 /// A sandbox that can be built.
 #[derive(Clone, Debug)]
 pub(in crate::backend::local) struct SandboxPlan {
     shape: Arc<Shape>,
     enforcement: Arc<Enforcement>,
+    bound: Arc<Bound>,
 }
 
 impl SandboxPlan {
@@ -70,6 +62,11 @@ impl SandboxPlan {
     /// Whether nobody leaves it, and everybody ends with the command.
     pub(super) fn holds_everybody(&self) -> bool {
         self.shape.namespaces().is_some()
+    }
+
+    /// Whether the command may see what is at a path of the host.
+    pub(super) fn shows(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|path| self.bound.can_read(&path))
     }
 
     /// Builds it and starts a command in it.
@@ -93,7 +90,8 @@ impl SandboxPlan {
     }
 }
 
-/// Plans the sandbox for a process. Blocks on the file system, and the first time on trying what the kernel allows.
+/// Plans the sandbox for a process that the intent [admits](Bound::admits_process), with the loopback ports of the executor
+/// through which alone it reaches the network, if there are any. Blocks on the file system, and the first time on trying what the kernel allows.
 ///
 /// # Errors
 ///
@@ -102,26 +100,22 @@ impl SandboxPlan {
 pub(in crate::backend::local) fn prepare(
     bound: &Arc<Bound>,
     settings: &SandboxSettings,
-    request: Request<'_>,
+    managed: Option<&ManagedNetworkFacts>,
 ) -> Result<SandboxPlan, SandboxError> {
-    prepare_on(probe::kernel()?, bound, settings, request, Walls::default())
+    prepare_on(probe::kernel()?, bound, settings, managed, Walls::default())
 }
 
 fn prepare_on(
     kernel: &probe::Kernel,
     bound: &Arc<Bound>,
     settings: &SandboxSettings,
-    request: Request<'_>,
+    managed: Option<&ManagedNetworkFacts>,
     without: Walls,
 ) -> Result<SandboxPlan, SandboxError> {
-    let choices = Settings { private_loopback: settings.private_loopback, managed: request.managed, without };
+    let choices = Settings { private_loopback: settings.private_loopback, managed, without };
     let enforcement = kernel.assess(bound, Network::of(bound, &choices), settings.accept_partial)?;
-    // What it is called is not what it is: the links on the way are the host's to follow.
-    if let Ok(cwd) = request.cwd.canonicalize() {
-        bound.admits_process(&cwd)?;
-    }
     let shape = plan::shape(bound, &choices, kernel)?;
-    Ok(SandboxPlan { shape: Arc::new(shape), enforcement: Arc::new(enforcement) })
+    Ok(SandboxPlan { shape: Arc::new(shape), enforcement: Arc::new(enforcement), bound: Arc::clone(bound) })
 }
 
 /// What a step is about.

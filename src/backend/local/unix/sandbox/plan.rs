@@ -125,7 +125,10 @@ fn mounts(
             let guarded = kernel.is_root && (base != Base::Writable || bound.changes().next().is_some());
             let names = if guarded { proc_names::writable() } else { Ok(Vec::new()) };
             let names = names.map_err(|error| {
-                SandboxError::unavailable(format!("/proc cannot be listed: {error}"), "mount it where the executor runs")
+                SandboxError::unavailable(
+                    format!("/proc cannot be listed: {error}"),
+                    "mount it where the executor runs",
+                )
             })?;
             let read_only = names.iter().map(|name| c_string(format!("{prefix}/proc/{name}").as_ref()));
             Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()? }

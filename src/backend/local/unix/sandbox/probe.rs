@@ -70,7 +70,9 @@ pub(super) fn kernel() -> Result<&'static Kernel, SandboxError> {
         // A thread of its own, since trying takes one that blocks all signals.
         let thread = std::thread::Builder::new().name("longarm-probe".into()).spawn(find_out);
         let thread = thread.map_err(|error| not_now(&Refusal::Other("make a thread", error)))?;
-        thread.join().unwrap_or_else(|_| Err(not_now(&Refusal::Other("try it", io::Error::other("the thread panicked")))))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(not_now(&Refusal::Other("try it", io::Error::other("the thread panicked")))))
     })
 }
 
@@ -273,11 +275,8 @@ impl Kernel {
             return Err(partial(&gaps));
         }
         let landlock = self.landlock.map_or_else(|| "no landlock".into(), |version| format!("landlock abi {version}"));
-        let level = if gaps.is_empty() {
-            Level::Full
-        } else {
-            Level::Partial(gaps.into_iter().map(|gap| gap.cause).collect())
-        };
+        let level =
+            if gaps.is_empty() { Level::Full } else { Level::Partial(gaps.into_iter().map(|gap| gap.cause).collect()) };
         Ok(Enforcement::new(level, mechanisms, vec![landlock]))
     }
 }
@@ -346,7 +345,8 @@ pub(super) fn explain(refusal: &Refusal) -> Cause {
         }
         Refusal::Other(what, error) => (format!("cannot {what}: {error}"), error.raw_os_error()),
     };
-    let makes = matches!(refusal, Refusal::Builder(_)) || matches!(refusal, Refusal::Step(step) if step.stage == Stage::PidNamespace);
+    let makes = matches!(refusal, Refusal::Builder(_))
+        || matches!(refusal, Refusal::Step(step) if step.stage == Stage::PidNamespace);
     let remedy = match errno {
         Some(libc::EPERM | libc::EACCES | libc::EUSERS) => refused_remedy(&setting),
         Some(libc::ENOSPC) if makes => refused_remedy(&setting),
@@ -357,7 +357,9 @@ pub(super) fn explain(refusal: &Refusal) -> Cause {
         Some(libc::EINTR) => "try again",
         Some(libc::ENOSYS | libc::EINVAL) => "use a kernel from 5.12 on with user namespaces",
         // It was killed, most likely by a filter around the executor; or it is another kind of processor.
-        None => "run the executor on x86-64 or 64-bit ARM, where no outer filter of system calls ends it for making namespaces",
+        None => {
+            "run the executor on x86-64 or 64-bit ARM, where no outer filter of system calls ends it for making namespaces"
+        }
         Some(_) => "let the executor make user namespaces, and mounts in them",
     };
     Cause::new(what, remedy)

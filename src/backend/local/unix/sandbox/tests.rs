@@ -113,8 +113,8 @@ fn settings() -> SandboxSettings {
     SandboxSettings::default().accept_partial(true)
 }
 
-fn prepared(kernel: &Kernel, bound: &Arc<Bound>, cwd: &Path, without: Walls) -> SandboxPlan {
-    prepare_on(kernel, bound, &settings(), Request { cwd, managed: None }, without).unwrap()
+fn prepared(kernel: &Kernel, bound: &Arc<Bound>, without: Walls) -> SandboxPlan {
+    prepare_on(kernel, bound, &settings(), None, without).unwrap()
 }
 
 fn launch_plan(script: &str, cwd: &Path, sandbox: SandboxPlan) -> LaunchPlan {
@@ -191,7 +191,7 @@ async fn read(from: &mut OutputReader, output: &mut String) -> bool {
 }
 
 async fn run(kernel: &Kernel, bound: &Arc<Bound>, cwd: &Path, script: &str) -> (ExitStatus, String) {
-    let plan = launch_plan(&format!("exec 2>&1; {script}"), cwd, prepared(kernel, bound, cwd, Walls::default()));
+    let plan = launch_plan(&format!("exec 2>&1; {script}"), cwd, prepared(kernel, bound, Walls::default()));
     Running::start(plan).await.unwrap().end().await
 }
 
@@ -217,14 +217,12 @@ async fn signals_reach_the_command_and_its_group() {
     for kernel in kernels() {
         let script = "trap 'exit 7' INT; echo r; while :; do sleep 1; done";
         let mut running =
-            Running::start(launch_plan(script, cwd, prepared(&kernel, &read_only(), cwd, Walls::default())))
-                .await
-                .unwrap();
+            Running::start(launch_plan(script, cwd, prepared(&kernel, &read_only(), Walls::default()))).await.unwrap();
         running.read_until("r\n").await;
         running.child().signal_group(Signal::Interrupt).unwrap();
         assert_eq!(running.end().await.0.code(), Some(7), "{kernel:?}");
 
-        let plan = launch_plan("echo r; exec sleep 300", cwd, prepared(&kernel, &read_only(), cwd, Walls::default()));
+        let plan = launch_plan("echo r; exec sleep 300", cwd, prepared(&kernel, &read_only(), Walls::default()));
         let mut running = Running::start(plan).await.unwrap();
         running.read_until("r\n").await;
         running.child().signal_tree(Signal::Interrupt).unwrap();
@@ -244,7 +242,7 @@ async fn everybody_ends_with_the_command() {
         let plan = launch_plan(
             "setsid sleep 300 & echo r; exec sleep 300",
             cwd,
-            prepared(&kernel, &read_only(), cwd, Walls::default()),
+            prepared(&kernel, &read_only(), Walls::default()),
         );
         let mut running = Running::start(plan).await.unwrap();
         running.read_until("r\n").await;
@@ -274,9 +272,8 @@ async fn nobody_in_it_reaches_its_first_process_or_the_outside() {
 
 #[tokio::test]
 async fn failed_starts_leave_nothing_and_say_what_is_wrong() {
-    let cwd = Path::new("/tmp");
     for kernel in kernels() {
-        let sandbox = || prepared(&kernel, &read_only(), cwd, Walls::default());
+        let sandbox = || prepared(&kernel, &read_only(), Walls::default());
         let plan = |argv: &[&str], cwd: &str| {
             let mut plan = LaunchPlan::new(&ExecRequest::new(argv.iter().copied()).cwd(cwd), &config()).unwrap();
             plan.sandbox = Some(sandbox());
@@ -302,7 +299,7 @@ async fn a_place_that_changes_before_the_start_refuses_it() {
             |root| std::os::unix::fs::symlink("/etc", root).unwrap(),
             |_| {},
         ] {
-            let sandbox = prepared(&kernel, &bound, Path::new("/tmp"), Walls::default());
+            let sandbox = prepared(&kernel, &bound, Walls::default());
             let aside = workspace.path("aside");
             std::fs::rename(&root, &aside).unwrap();
             replace(&root);
@@ -322,7 +319,7 @@ async fn a_place_that_changes_before_the_start_refuses_it() {
 async fn a_part_of_proc_that_was_taken_away_before_the_start_is_not_missed() {
     let cwd = Path::new("/tmp");
     for kernel in kernels_with_mounts() {
-        let mut plan = prepared(&kernel, &read_only(), cwd, Walls::default());
+        let mut plan = prepared(&kernel, &read_only(), Walls::default());
         let shape = Arc::get_mut(&mut plan.shape).unwrap();
         let shape::Kind::Namespaces(namespaces) = &mut shape.kind else { panic!("it has some") };
         if let shape::Proc::Fresh { read_only } = &mut namespaces.proc {
@@ -340,7 +337,7 @@ async fn terminals_have_job_control_and_the_interrupt_key() {
     for kernel in kernels() {
         let script = "test -t 0 || echo no-terminal; echo > /dev/tty || echo no-device; set -m; sleep 0 & wait; set +m; \
                       trap 'exit 7' INT; echo ready; while :; do sleep 1; done";
-        let mut plan = launch_plan(script, cwd, prepared(&kernel, &read_only(), cwd, Walls::default()));
+        let mut plan = launch_plan(script, cwd, prepared(&kernel, &read_only(), Walls::default()));
         plan.terminal = Some(crate::request::TerminalSize { rows: 24, cols: 80 });
         let mut running = Running::start(plan).await.unwrap();
         running.read_until("ready").await;
@@ -366,17 +363,14 @@ fn bare() -> Option<Kernel> {
 async fn without_namespaces_a_process_ends_with_its_executor_and_is_not_said_to_be_contained() {
     let cwd = Path::new("/tmp");
     let Some(kernel) = bare() else { return };
-    let plan = || launch_plan("exec sleep 300", cwd, prepared(&kernel, &read_only(), cwd, Walls::default()));
+    let plan = || launch_plan("exec sleep 300", cwd, prepared(&kernel, &read_only(), Walls::default()));
     // The helper ends the thread that made it, as the end of the executor would.
     let running = Running::start(LaunchPlan { end_with_executor: true, ..plan() }).await.unwrap();
     assert_eq!(running.end().await.0.signal(), Some(Signal::Kill));
 
     let config = LocalConfig::default();
-    let container = crate::backend::local::os::ContainerPlan {
-        by: config.containment,
-        parent_cgroup: None,
-        no_namespaces: false,
-    };
+    let container =
+        crate::backend::local::os::ContainerPlan { by: config.containment, parent_cgroup: None, no_namespaces: false };
     let error = Running::start(LaunchPlan { container: Some(container), ..plan() }).await.err().unwrap();
     assert!(matches!(error, SpawnError::ContainmentUnavailable { .. }), "{error}");
 }
@@ -399,17 +393,16 @@ async fn without_namespaces_only_reading_is_allowed_and_only_if_the_owner_accept
     let cause = probe::Cause { cause: "user namespaces are switched off".into(), remedy: "switch them on".into() };
     let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().unwrap().clone() };
     let writable = bound(Some(Access::Read), NetworkPolicy::Restricted, &[(root.clone(), Access::Write)]);
-    let request = Request { cwd: &root, managed: None };
-    let error = prepare_on(&kernel, &writable, &settings(), request, Walls::default()).unwrap_err();
+    let error = prepare_on(&kernel, &writable, &settings(), None, Walls::default()).unwrap_err();
     let SandboxError::Unavailable { cause, remedy } = &error else { panic!("{error}") };
     assert_eq!((cause.as_str(), remedy.as_deref()), ("user namespaces are switched off", Some("switch them on")));
-    let refused = prepare_on(&kernel, &read_only(), &SandboxSettings::default(), request, Walls::default());
+    let refused = prepare_on(&kernel, &read_only(), &SandboxSettings::default(), None, Walls::default());
     assert!(matches!(refused, Err(SandboxError::Unavailable { .. })), "not accepted");
     if kernel.landlock.is_none_or(|version| version < 6) {
-        assert!(prepare_on(&kernel, &read_only(), &settings(), request, Walls::default()).is_err());
+        assert!(prepare_on(&kernel, &read_only(), &settings(), None, Walls::default()).is_err());
         return;
     }
-    let plan = prepared(&kernel, &read_only(), &root, Walls::default());
+    let plan = prepared(&kernel, &read_only(), Walls::default());
     assert!(matches!(&plan.enforcement().level, Level::Partial(gaps) if !gaps.is_empty()));
     let script = "echo x > file && echo wrote; chmod 700 file && echo changed; truncate -s 0 file && echo cut; \
                   touch new && echo made; cat file; echo > /dev/null && echo null";
@@ -428,8 +421,7 @@ fn a_sandbox_behind_sixteen_others_is_refused() {
     if kernel.landlock.is_none_or(|version| version < 4) {
         return;
     }
-    let plan =
-        launch_plan("true", Path::new("/tmp"), prepared(kernel, &read_only(), Path::new("/tmp"), Walls::default()));
+    let plan = launch_plan("true", Path::new("/tmp"), prepared(kernel, &read_only(), Walls::default()));
     let outcome = std::thread::spawn(move || {
         let mut launcher = crate::backend::local::os::Launcher::new().unwrap();
         let handled = raw::RulesetAttributes { files: 0, network: 1, scopes: 0 };

@@ -21,6 +21,9 @@ pub(super) struct Journal {
     path: PathBuf,
     /// Locked for as long as it is open.
     file: File,
+    /// How much was written, and how much of that when it was last written anew.
+    bytes: u64,
+    least: u64,
 }
 
 /// Something that was written down.
@@ -35,35 +38,93 @@ pub(super) enum Record {
 }
 
 impl Journal {
-    /// Begins a journal in a directory, which it makes if need be.
-    pub(super) fn begin(directory: &Path) -> io::Result<Self> {
+    /// Begins a journal in the first of these directories that will do, and makes it if need be.
+    pub(super) fn begin(directories: &[PathBuf]) -> io::Result<Self> {
+        let mut first = None;
+        for directory in directories {
+            match Self::begin_in(directory) {
+                Ok(journal) => return Ok(journal),
+                Err(error) => {
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+
+    fn begin_in(directory: &Path) -> io::Result<Self> {
         make_private(directory)?;
         let path = directory.join(format!("{}.{EXTENSION}", uuid::Uuid::new_v4().simple()));
-        // Nobody takes it for that of an executor that is gone: it has its name when it is locked.
-        let unlocked = path.with_extension("new");
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&unlocked)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        fs::rename(&unlocked, &path)?;
-        Ok(Self { path, file })
+        let file = named(&path, &[])?;
+        Ok(Self { path, file, bytes: 0, least: 0 })
     }
 
     /// Writes all records, or an error.
     pub(super) fn write(&mut self, records: &[Record]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for record in records {
-            record.append_to(&mut bytes);
+        let bytes = bytes_of(records);
+        let written = self.file.write_all(&bytes);
+        match written {
+            Ok(()) => self.bytes += bytes.len() as u64,
+            // Half a record would make nonsense of the next one.
+            Err(_) => self.file.set_len(self.bytes)?,
         }
-        self.file.write_all(&bytes)
+        written
     }
 
     /// Nothing of what was written down matters any more.
-    pub(super) fn clear(&self) -> io::Result<()> {
-        self.file.set_len(0)
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        if self.bytes > 0 {
+            self.file.set_len(0)?;
+            self.bytes = 0;
+        }
+        Ok(())
     }
 
-    pub(super) fn is_at(&self, path: &Path) -> bool {
-        self.path == path
+    /// Only these still matter. At each moment there is a whole journal.
+    pub(super) fn rewrite(&mut self, records: &[Record]) -> io::Result<()> {
+        let bytes = bytes_of(records);
+        let file = named(&self.path, &bytes)?;
+        // Whoever has opened the old one sees that it is not the one of that name any more.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
+        self.file = file;
+        self.bytes = bytes.len() as u64;
+        self.least = self.bytes;
+        Ok(())
     }
+
+    /// Whether much in it may not matter any more.
+    pub(super) fn is_long(&self) -> bool {
+        self.bytes > LONG_BYTES.max(2 * self.least)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A new file of this name with this content, locked. Nobody takes it for that of an executor that is gone: it has its name
+/// when it is locked.
+fn named(path: &Path, content: &[u8]) -> io::Result<File> {
+    let unlocked = path.with_extension("new");
+    // Left by a failure of the same kind; the name is nobody else's.
+    drop(fs::remove_file(&unlocked));
+    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&unlocked)?;
+    let placed = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(io::Error::from)
+        .and_then(|()| file.write_all(content))
+        .and_then(|()| fs::rename(&unlocked, path));
+    if placed.is_err() {
+        drop(fs::remove_file(&unlocked));
+    }
+    placed.map(|()| file)
+}
+
+pub(super) fn bytes_of(records: &[Record]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for record in records {
+        record.append_to(&mut bytes);
+    }
+    bytes
 }
 
 impl Drop for Journal {
@@ -133,10 +194,10 @@ fn parse_one<'a>(members: &mut impl Iterator<Item = &'a [u8]>) -> Option<Record>
     }
 }
 
-/// The journals in a directory, with what is written in them.
-pub(super) fn all(directory: &Path) -> Vec<(PathBuf, File, Vec<Record>)> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+/// The journals in these directories, with what is written in them. What lies where somebody else can write is none.
+pub(super) fn all(directories: &[PathBuf]) -> Vec<(PathBuf, File, Vec<Record>)> {
+    let entries = directories.iter().filter(|directory| is_private(directory)).filter_map(|at| fs::read_dir(at).ok());
+    let paths = entries.flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let journals = paths.filter(|path| path.extension() == Some(OsStr::new(EXTENSION)));
     journals
         .filter_map(|path| {
@@ -154,24 +215,34 @@ pub(super) fn all(directory: &Path) -> Vec<(PathBuf, File, Vec<Record>)> {
         .collect()
 }
 
-/// Where journals are kept unless the executor's owner says otherwise: a directory of the user's own that outlives a start
-/// of the machine, as what is written down does.
-pub(super) fn default_directory() -> PathBuf {
-    PathBuf::from(format!("/var/tmp/longarm-{}", own_uid()))
+/// Where journals are kept unless the executor's owner says otherwise: directories of the user's own, best first. The best
+/// outlives a start of the machine, as what is written down does. Somebody else can have taken its name.
+pub(super) fn default_directories() -> Vec<PathBuf> {
+    let uid = own_uid();
+    let first = PathBuf::from(format!("/var/tmp/longarm-{uid}"));
+    let of_session = PathBuf::from(format!("/run/user/{uid}"));
+    let of_session = is_private(&of_session).then(|| of_session.join("longarm"));
+    let others = (1..=3).map(|number| PathBuf::from(format!("/var/tmp/longarm-{uid}-{number}")));
+    [first].into_iter().chain(of_session).chain(others).collect()
 }
 
 /// Makes a directory that nobody else may write to, or checks that it is one.
-fn make_private(directory: &Path) -> io::Result<()> {
+pub(super) fn make_private(directory: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().recursive(true).mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let found = fs::symlink_metadata(directory)?;
-    if found.is_dir() && found.uid() == own_uid() && found.mode() & 0o022 == 0 {
+    if is_private(directory) {
         return Ok(());
     }
     let text = format!("{} is no directory that only its owner, this user, may write to", directory.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whether it is a directory of ours to which nobody else may write.
+pub(super) fn is_private(directory: &Path) -> bool {
+    fs::symlink_metadata(directory)
+        .is_ok_and(|found| found.is_dir() && found.uid() == own_uid() && found.mode() & 0o022 == 0)
 }
 
 pub(super) fn own_uid() -> u32 {
@@ -180,7 +251,10 @@ pub(super) fn own_uid() -> u32 {
 
 const EXTENSION: &str = "placeholders";
 
-/// More than any journal has: a record is some hundred bytes, and it is cleared whenever nothing is held.
+/// A journal of this size is written anew with what still matters. Of a shorter one tests need less time to see that.
+const LONG_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 256 << 10 };
+
+/// More than any journal has: it is written anew long before.
 const MOST_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]

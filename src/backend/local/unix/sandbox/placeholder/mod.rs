@@ -7,6 +7,8 @@
 //!   renamed, never over something that exists; so the journal knows which directory it is before it has its name.
 //! - The processes of one executor share it by a count, those of several by a lock on it. The last one removes it, by
 //!   `rmdir`, and only if it is still the same directory. Whatever somebody has put into it stays, and so does it.
+//! - What could not be removed stays written down, and is tried again. A lock alone makes nobody an owner: anybody who can
+//!   see the directory can lock it. An owner has it in a journal.
 //! - What an executor that was killed has left is removed by the next one that finds its journal, in the same way.
 //! - Where a name must not be held so, as `.git` in a larger repository, it is only watched.
 //!
@@ -29,7 +31,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use self::journal::{Journal, Record};
-use crate::sandbox::{MissingProtected, ProtectedName};
+use crate::sandbox::{Bound, Class, MissingProtected, ProtectedName, SandboxError};
 
 /// What makes a directory that one and no other: the device and the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,14 +65,21 @@ pub(in crate::backend::local) struct Placeholders {
 
 #[derive(Debug)]
 struct Shared {
-    directory: PathBuf,
+    /// Where the journal may be, best first.
+    directories: Vec<PathBuf>,
     state: Mutex<State>,
 }
 
+/// Under its lock nobody waits for another process.
 #[derive(Debug, Default)]
 struct State {
     journal: Option<Journal>,
     placed: HashMap<Identity, Placed>,
+    /// Those that could not be removed: the next one who has the chance does it.
+    left: HashMap<Identity, PathBuf>,
+    /// What is being done without the lock, by the last that was written down of it.
+    under_way: HashMap<u64, Record>,
+    begun: u64,
 }
 
 /// A directory that stands for a name.
@@ -83,23 +92,30 @@ struct Placed {
 }
 
 impl Placeholders {
-    /// Those of an executor that keeps its journal in this directory, or in the usual one of this user. Nothing is touched
+    /// Those of an executor that keeps its journal in this directory, or in the usual ones of this user. Nothing is touched
     /// yet.
     pub(in crate::backend::local) fn new(directory: Option<PathBuf>) -> Self {
-        let directory = directory.unwrap_or_else(journal::default_directory);
-        Self { shared: Arc::new(Shared { directory, state: Mutex::default() }) }
+        let directories = directory.map_or_else(journal::default_directories, |directory| vec![directory]);
+        Self { shared: Arc::new(Shared { directories, state: Mutex::default() }) }
+    }
+
+    /// Has everybody who needs the state wait.
+    #[cfg(test)]
+    pub(in crate::backend::local) fn stall(&self) -> impl Drop {
+        self.shared.state()
     }
 
     /// Removes what executors that are gone have left.
     pub(in crate::backend::local) fn recover(&self) {
-        let state = self.shared.state();
-        for (path, file, records) in journal::all(&self.shared.directory) {
-            let is_own = state.journal.as_ref().is_some_and(|journal| journal.is_at(&path));
+        for (path, file, records) in journal::all(&self.shared.directories) {
             // Its executor holds the lock for as long as it lives.
-            if is_own || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
-            if remove_left(&records) {
+            // It may have been written anew, under the same name, while it was read.
+            let is_current = fs::symlink_metadata(&path)
+                .is_ok_and(|found| file.metadata().is_ok_and(|read| Identity::of(&found) == Identity::of(&read)));
+            if is_current && self.remove_left(&path, &records) {
                 // If it remains, the next start finds nothing that is written in it.
                 drop(fs::remove_file(&path));
             }
@@ -108,22 +124,87 @@ impl Placeholders {
         }
     }
 
+    /// Keeps the executor's own directories out of reach where an intent would let a process write to them: it could forge a
+    /// journal, which the next executor believes.
+    ///
+    /// # Errors
+    ///
+    /// If the intent asks for just that, or they cannot be made.
+    pub(in crate::backend::local) fn guard(&self, bound: &mut Bound) -> Result<(), SandboxError> {
+        if matches!(bound.class, Class::Nothing | Class::FullWrite) {
+            return Ok(());
+        }
+        for directory in &self.shared.directories {
+            let parent = directory.parent().and_then(|parent| parent.canonicalize().ok());
+            let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
+                continue;
+            };
+            if !bound.may_write_at_or_below(&path) {
+                continue;
+            }
+            // One that is somebody else's, or anybody's, is never read.
+            let made = journal::make_private(&path);
+            if !journal::is_private(&path) {
+                match made {
+                    Err(error) if !path.exists() => {
+                        let reason = format!("the executor's directory {} cannot be made: {error}", path.display());
+                        return Err(SandboxError::preparation(format!("{reason}; name another one for its state")));
+                    }
+                    _ => continue,
+                }
+            }
+            bound.keep_out(&path)?;
+        }
+        Ok(())
+    }
+
     /// Holds names until what it returns is dropped. A name that exists is only watched, as is one that cannot be held: in a
     /// directory that is not ours to write to, say.
     pub(in crate::backend::local) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
-        let mut state = self.shared.state();
+        self.shared.try_again();
         let names = names.iter().map(|name| {
             let may_place = missing == MissingProtected::Placeholder;
-            let placed = if may_place { state.place(&self.shared.directory, name) } else { None };
+            let placed = if may_place { self.shared.place(name) } else { Ok(None) };
+            let (placed, failure) = match placed {
+                Ok(placed) => (placed, None),
+                Err(error) => (None, (!is_impossible(&error, &name.path)).then(|| error.to_string())),
+            };
             let before = match placed {
                 Some(id) => Some(id),
                 // What cannot be looked at cannot be told from what is there at the end, either.
                 None => Identity::at(&name.path).ok().flatten(),
             };
-            HeldName { path: name.path.clone(), before, born: born(&name.path), placed }
+            let moves = !may_place || name.placeholder;
+            HeldName { path: name.path.clone(), before, born: born(&name.path), placed, failure, moves }
         });
         let names = names.collect();
         Held { shared: Arc::clone(&self.shared), names }
+    }
+
+    /// Removes what is written down in a journal, and still there. False if some of it should be tried again.
+    fn remove_left(&self, journal: &Path, records: &[Record]) -> bool {
+        let mut done = true;
+        for (at, record) in records.iter().enumerate() {
+            match record {
+                Record::Making { temporary } => {
+                    // If it has an identity, that is in the next record. The name is nobody else's; it is empty, or stays.
+                    if is_our_temporary(temporary) && is_like_a_placeholder(temporary) {
+                        drop(fs::remove_dir(temporary));
+                    }
+                }
+                Record::Held { id, temporary, path } => {
+                    let later = records.get(at..).unwrap_or_default();
+                    if later.contains(&Record::Gone { id: *id }) {
+                        continue;
+                    }
+                    for at in [temporary, path].into_iter().filter(|path| is_like_a_placeholder(path)) {
+                        done &= remove_unshared(at, *id, || self.shared.is_written_down(path, *id, Some(journal)));
+                    }
+                }
+                Record::Gone { .. } => {}
+            }
+        }
+        done
     }
 }
 
@@ -132,110 +213,250 @@ impl Shared {
         // No call leaves it half changed where it could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl State {
-    /// A directory that stands for a name, counted once more. None if there is something else, or none can be made.
-    fn place(&mut self, directory: &Path, name: &ProtectedName) -> Option<Identity> {
+    /// A directory that stands for a name, counted once more. None if there is something else, or the name must not be held.
+    fn place(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
         for _ in 0..ATTEMPTS {
-            let placed = match Identity::at(&name.path).ok()? {
-                Some(id) => self.share(directory, &name.path, id),
-                None if !name.placeholder => return None,
-                None => self.make(directory, name),
+            let placed = match Identity::at(&name.path)? {
+                Some(id) => self.share(&name.path, id),
+                None if !name.placeholder => return Ok(None),
+                None => self.make(name),
             };
             match placed {
-                Ok(id) => return id,
                 // It appeared or went meanwhile.
                 Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
-                Err(_) => return None,
+                placed => return placed,
             }
         }
-        None
+        Err(io::Error::other("it appears and goes all the time"))
     }
 
     /// Counts one of ours, or joins that of another executor. None if it is neither.
-    fn share(&mut self, directory: &Path, path: &Path, id: Identity) -> io::Result<Option<Identity>> {
-        if let Some(placed) = self.placed.get_mut(&id).filter(|placed| placed.path == path) {
-            placed.users += 1;
+    fn share(&self, path: &Path, id: Identity) -> io::Result<Option<Identity>> {
+        if self.state().count(path, id) {
             return Ok(Some(id));
         }
         // While it is open, its inode stands for nothing else.
-        let open = open(path)?;
+        let open = match open(path) {
+            Ok(open) => open,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+            // A file, or a directory of somebody else's.
+            Err(_) => return Ok(None),
+        };
         let is_there = || Ok::<_, io::Error>(Identity::at(path)? == Some(id) && Identity::of_open(&open)? == id);
-        if !is_like_a_placeholder(path) || !is_written_down(directory, path, id) {
+        if !is_like_a_placeholder(path) || !self.is_written_down(path, id, None) {
             // It is somebody's own, unless it went while it was looked at.
             return if is_there()? { Ok(None) } else { Err(io::ErrorKind::NotFound.into()) };
         }
         // Before the lock, so that it is never without both a record and an owner who knows of it.
-        self.write(directory, &[Record::Held { id, temporary: PathBuf::new(), path: path.into() }])?;
+        let token = self.begin(Record::Held { id, temporary: PathBuf::new(), path: path.into() })?;
+        // Whoever has it may keep it for long: nobody else waits for that.
         let locked = lock(&open).and_then(|()| if is_there()? { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) });
-        if let Err(error) = locked {
-            unlock(&open);
-            self.write(directory, &[Record::Gone { id }])?;
-            return Err(error);
+        let mut state = self.state();
+        match locked {
+            Ok(()) => {
+                state.add(token, id, path, open);
+                Ok(Some(id))
+            }
+            Err(error) => {
+                unlock(&open);
+                state.end(token);
+                Err(error)
+            }
         }
-        self.placed.insert(id, Placed { path: path.into(), users: 1, lock: open });
-        Ok(Some(id))
     }
 
-    fn make(&mut self, directory: &Path, name: &ProtectedName) -> io::Result<Option<Identity>> {
+    fn make(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
         let temporary = name.path.with_file_name(format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple()));
-        self.write(directory, &[Record::Making { temporary: temporary.clone() }])?;
-        fs::DirBuilder::new().mode(MODE).create(&temporary)?;
-        let placed = self.name_it(directory, name, &temporary);
+        let token = self.begin(Record::Making { temporary: temporary.clone() })?;
+        let placed = self.make_at(token, name, &temporary);
         if placed.is_err() {
             // It is empty, and its name is nobody else's.
             drop(fs::remove_dir(&temporary));
+            self.state().end(token);
         }
         placed.map(Some)
     }
 
-    fn name_it(&mut self, directory: &Path, name: &ProtectedName, temporary: &Path) -> io::Result<Identity> {
+    fn make_at(&self, token: u64, name: &ProtectedName, temporary: &Path) -> io::Result<Identity> {
+        fs::DirBuilder::new().mode(MODE).create(temporary)?;
         let open = open(temporary)?;
         let id = Identity::of_open(&open)?;
         lock(&open)?;
-        let path = name.path.to_path_buf();
-        self.write(directory, &[Record::Held { id, temporary: temporary.into(), path: path.clone() }])?;
-        match rustix::fs::renameat_with(CWD, temporary, CWD, &path, RenameFlags::NOREPLACE) {
-            Ok(()) => {
-                self.placed.insert(id, Placed { path, users: 1, lock: open });
-                Ok(id)
-            }
+        let path = &name.path;
+        // From its name on, others of this executor find it: not before it is counted.
+        let mut state = self.state();
+        state.go_on(token, Record::Held { id, temporary: temporary.into(), path: path.clone() })?;
+        rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
+        state.add(token, id, path, open);
+        Ok(id)
+    }
+
+    /// Writes down what is about to be done. An error is not one of the place where it is to be done.
+    fn begin(&self, record: Record) -> io::Result<u64> {
+        let mut state = self.state();
+        if state.journal.is_none() {
+            let journal = Journal::begin(&self.directories);
+            state.journal = Some(journal.map_err(|error| unwritten(&error))?);
+        }
+        state.begun += 1;
+        let token = state.begun;
+        match state.go_on(token, record) {
+            Ok(()) => Ok(token),
             Err(error) => {
-                self.write(directory, &[Record::Gone { id }])?;
-                Err(error.into())
+                state.end(token);
+                Err(error)
             }
         }
     }
 
     /// Takes one user away; the last one removes the directory.
-    fn release(&mut self, id: Identity) {
-        let Some(placed) = self.placed.get_mut(&id) else { return };
+    fn release(&self, id: Identity) {
+        let mut state = self.state();
+        let Some(placed) = state.placed.get_mut(&id) else { return };
         placed.users -= 1;
         if placed.users > 0 {
             return;
         }
-        let Some(placed) = self.placed.remove(&id) else { return };
+        let Some(placed) = state.placed.remove(&id) else { return };
         // Of those who share it, the last to ask for this gets it: asking gives up one's own lock.
-        let last = rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-        let done = !last || remove(&placed.path, id, Some(&placed.lock));
-        unlock(&placed.lock);
-        let Some(journal) = &mut self.journal else { return };
-        // What stays written down without need is looked for once more by the next start, which finds nothing.
-        let written = match (done, self.placed.is_empty()) {
-            (true, true) => journal.clear(),
-            (true, false) => journal.write(&[Record::Gone { id }]),
-            (false, _) => Ok(()),
+        let done = match rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => remove(&placed.path, id, Some(&placed.lock)),
+            // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
+            Err(_) => {
+                let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
+                self.is_written_down(&placed.path, id, own.as_deref())
+                    || Identity::at(&placed.path).ok() != Some(Some(id))
+            }
         };
-        drop(written);
+        unlock(&placed.lock);
+        if done {
+            state.forget(id);
+        } else {
+            state.left.insert(id, placed.path);
+            state.settle();
+        }
     }
 
-    fn write(&mut self, directory: &Path, records: &[Record]) -> io::Result<()> {
-        let journal = match &mut self.journal {
-            Some(journal) => journal,
-            none => none.insert(Journal::begin(directory)?),
+    /// Removes what could not be removed before.
+    fn try_again(&self) {
+        let mut state = self.state();
+        if state.left.is_empty() {
+            return;
+        }
+        let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
+        let gone =
+            |id: Identity, path: &Path| remove_unshared(path, id, || self.is_written_down(path, id, own.as_deref()));
+        let gone: Vec<Identity> = state.left.iter().filter(|(id, path)| gone(**id, path)).map(|(id, _)| *id).collect();
+        for id in gone {
+            state.left.remove(&id);
+            state.forget(id);
+        }
+    }
+
+    /// Whether any journal but this one says that this directory stands for this name.
+    fn is_written_down(&self, path: &Path, id: Identity, but: Option<&Path>) -> bool {
+        journal::all(&self.directories).iter().any(|(journal, _, records)| {
+            let mut held = false;
+            for record in records.iter().filter(|_| Some(journal.as_path()) != but) {
+                match record {
+                    Record::Held { id: of, path: at, .. } if *of == id && at == path => held = true,
+                    Record::Gone { id: of } if *of == id => held = false,
+                    _ => {}
+                }
+            }
+            held
+        })
+    }
+}
+
+impl State {
+    /// Counts one of ours once more.
+    fn count(&mut self, path: &Path, id: Identity) -> bool {
+        let placed = self.placed.get_mut(&id).filter(|placed| placed.path == path);
+        placed.map(|placed| placed.users += 1).is_some()
+    }
+
+    /// Writes down the next step of what is under way.
+    fn go_on(&mut self, token: u64, record: Record) -> io::Result<()> {
+        let journal = self.journal.as_mut().ok_or_else(|| unwritten(&io::ErrorKind::NotFound.into()))?;
+        let written = journal.write(std::slice::from_ref(&record));
+        self.under_way.insert(token, record);
+        self.settle();
+        written.map_err(|error| unwritten(&error))
+    }
+
+    /// What was under way has come to a directory that is locked.
+    fn add(&mut self, token: u64, id: Identity, path: &Path, lock: OwnedFd) {
+        self.under_way.remove(&token);
+        self.left.remove(&id);
+        if !self.count(path, id) {
+            self.placed.insert(id, Placed { path: path.into(), users: 1, lock });
+        }
+    }
+
+    /// What was under way has come to nothing.
+    fn end(&mut self, token: u64) {
+        match self.under_way.remove(&token) {
+            Some(Record::Held { id, .. }) => self.forget(id),
+            _ => self.settle(),
+        }
+    }
+
+    /// A directory needs no more attention, unless somebody else here gives it some.
+    fn forget(&mut self, id: Identity) {
+        let others = |record: &Record| matches!(record, Record::Held { id: of, .. } if *of == id);
+        let is_needed =
+            self.placed.contains_key(&id) || self.left.contains_key(&id) || self.under_way.values().any(others);
+        if !is_needed
+            && !self.is_idle()
+            && let Some(journal) = &mut self.journal
+        {
+            // What stays written down without need is looked for once more by the next start, which finds nothing.
+            drop(journal.write(&[Record::Gone { id }]));
+        }
+        self.settle();
+    }
+
+    /// Keeps the journal short.
+    fn settle(&mut self) {
+        let idle = self.is_idle();
+        let Some(journal) = &mut self.journal else { return };
+        let shortened = if idle {
+            journal.clear()
+        } else if journal.is_long() {
+            let held =
+                |id: &Identity, path: &PathBuf| Record::Held { id: *id, temporary: PathBuf::new(), path: path.clone() };
+            let placed = self.placed.iter().map(|(id, placed)| held(id, &placed.path));
+            let left = self.left.iter().map(|(id, path)| held(id, path));
+            journal.rewrite(&placed.chain(left).chain(self.under_way.values().cloned()).collect::<Vec<_>>())
+        } else {
+            Ok(())
         };
-        journal.write(records)
+        // It is only longer than it has to be.
+        drop(shortened);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.placed.is_empty() && self.left.is_empty() && self.under_way.is_empty()
+    }
+}
+
+/// Nothing may be made that is not written down.
+fn unwritten(error: &io::Error) -> io::Error {
+    io::Error::other(format!("the journal of placeholders cannot be written: {error}"))
+}
+
+/// Whether an error means that nobody with our rights makes this name either: on a file system that is read-only, or in a
+/// directory that is somebody else's and not ours to write to. Of our own one, a process may change the mode.
+fn is_impossible(error: &io::Error, path: &Path) -> bool {
+    match error.raw_os_error() {
+        Some(libc::EROFS) => true,
+        Some(libc::EACCES | libc::EPERM) => path
+            .parent()
+            .and_then(|parent| fs::symlink_metadata(parent).ok())
+            .is_some_and(|parent| parent.uid() != journal::own_uid()),
+        _ => false,
     }
 }
 
@@ -256,9 +477,23 @@ struct HeldName {
     born: Option<SystemTime>,
     /// The directory that stands for it.
     placed: Option<Identity>,
+    /// Why there is none, though there should be.
+    failure: Option<String>,
+    /// Whether what appears there is moved out of the way.
+    moves: bool,
 }
 
 impl Held {
+    /// Whether a directory of ours stands for any of them.
+    pub(in crate::backend::local) fn has_placed(&self) -> bool {
+        self.names.iter().any(|name| name.placed.is_some())
+    }
+
+    /// The names that could be made, since no directory could be made to stand for them, and why.
+    pub(in crate::backend::local) fn unheld(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.names.iter().filter_map(|name| Some((name.path.as_path(), name.failure.as_deref()?)))
+    }
+
     /// The names for which a directory of ours stands.
     #[cfg(test)]
     pub(in crate::backend::local) fn placeholders(&self) -> impl Iterator<Item = &Path> {
@@ -280,21 +515,22 @@ impl Held {
     }
 
     /// Moves what appeared under a name that did not exist at the start, and for which no directory stood, out of the way:
-    /// into the journal's directory, or else beside the name. Returns what was moved, and to where.
+    /// into the journal's directory, or else beside the name. Returns what was moved, and to where. Where a directory stood
+    /// it is left, as what is in a place of its: a user may have made it meanwhile.
     pub(in crate::backend::local) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
-        let appeared = self.names.iter().filter(|name| name.before.is_none());
+        let appeared = self.names.iter().filter(|name| name.before.is_none() && name.moves);
         appeared
-            .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directory, &name.path)?)))
+            .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directories, &name.path)?)))
             .collect()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
         for id in self.names.iter().filter_map(|name| name.placed) {
-            state.release(id);
+            self.shared.release(id);
         }
+        self.shared.try_again();
     }
 }
 
@@ -302,11 +538,13 @@ fn born(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).ok()?.created().ok()
 }
 
-fn set_aside(directory: &Path, path: &Path) -> Option<PathBuf> {
+fn set_aside(directories: &[PathBuf], path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     let unique = format!("{name}.{}.set-aside", uuid::Uuid::new_v4().simple());
-    [directory.join(&unique), path.with_file_name(&unique)]
-        .into_iter()
+    let directories = directories.iter().filter(|directory| journal::is_private(directory));
+    directories
+        .map(|directory| directory.join(&unique))
+        .chain([path.with_file_name(&unique)])
         .find(|to| rustix::fs::renameat_with(CWD, path, CWD, to, RenameFlags::NOREPLACE).is_ok())
 }
 
@@ -350,41 +588,23 @@ fn remove(path: &Path, id: Identity, open: Option<&OwnedFd>) -> bool {
     }
 }
 
-/// Removes what is written down and still there. False if some of it should be tried again.
-fn remove_left(records: &[Record]) -> bool {
-    let mut done = true;
-    for (at, record) in records.iter().enumerate() {
-        match record {
-            Record::Making { temporary } => {
-                // If it has an identity, that is in the next record. The name is nobody else's; it is empty, or stays.
-                if is_our_temporary(temporary) && is_like_a_placeholder(temporary) {
-                    drop(fs::remove_dir(temporary));
-                }
-            }
-            Record::Held { id, temporary, path } => {
-                let later = records.get(at..).unwrap_or_default();
-                if later.contains(&Record::Gone { id: *id }) {
-                    continue;
-                }
-                for path in [temporary, path].into_iter().filter(|path| is_like_a_placeholder(path)) {
-                    done &= remove_unshared(path, *id);
-                }
-            }
-            Record::Gone { .. } => {}
-        }
+/// Removes a directory that no other executor uses; true unless it should be tried again. `is_shared` is whether another
+/// one has it in its journal.
+fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce() -> bool) -> bool {
+    let open = match open(path) {
+        Ok(open) => open,
+        // What is there now is something else.
+        Err(error) => return matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    };
+    match Identity::of_open(&open) {
+        Ok(found) if found == id => {}
+        other => return other.is_ok(),
     }
-    done
-}
-
-/// Removes a directory that no other executor uses.
-fn remove_unshared(path: &Path, id: Identity) -> bool {
-    let Ok(open) = open(path) else { return true };
-    if Identity::of_open(&open).ok() != Some(id) {
-        return true;
-    }
-    // Others who use it have it in their journals.
-    let unused = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let done = !unused || remove(path, id, None);
+    // Anybody can have a lock on it, so that this alone says nothing.
+    let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => remove(path, id, None),
+        Err(_) => is_shared() || Identity::at(path).ok() != Some(Some(id)),
+    };
     unlock(&open);
     done
 }
@@ -403,21 +623,6 @@ fn is_like_a_placeholder(path: &Path) -> bool {
 
 fn is_empty_directory(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// Whether any journal says that this directory stands for this name.
-fn is_written_down(directory: &Path, path: &Path, id: Identity) -> bool {
-    journal::all(directory).iter().any(|(_, _, records)| {
-        let mut held = false;
-        for record in records {
-            match record {
-                Record::Held { id: of, path: at, .. } if *of == id && at == path => held = true,
-                Record::Gone { id: of } if *of == id => held = false,
-                _ => {}
-            }
-        }
-        held
-    })
 }
 
 /// Nobody may write to it; everybody may see that it is empty. The mask of the process may take more away.

@@ -39,7 +39,7 @@ impl Scene {
     }
 
     fn written(&self) -> usize {
-        journal::all(&self.journals).iter().map(|(_, _, records)| records.len()).sum()
+        journal::all(std::slice::from_ref(&self.journals)).iter().map(|(_, _, records)| records.len()).sum()
     }
 }
 
@@ -213,7 +213,7 @@ fn a_directory_without_its_name_yet_goes_at_the_next_start() {
         let id = Identity::at(&temporary).unwrap().unwrap();
         let making = Record::Making { temporary: temporary.clone() };
         let held = Record::Held { id, temporary, path: scene.root.join(".git") };
-        let mut journal = Journal::begin(&scene.journals).unwrap();
+        let mut journal = Journal::begin(std::slice::from_ref(&scene.journals)).unwrap();
         let records = [making, held];
         journal.write(&records[..=usize::from(with_identity)]).unwrap();
         scene.executor().recover();
@@ -243,10 +243,213 @@ fn nothing_but_placeholders_goes_at_the_next_start() {
         Record::Held { id: id(&full), temporary: none.clone(), path: full },
         Record::Held { id: Identity(0, 0), temporary: none, path: other },
     ];
-    Journal::begin(&scene.journals).unwrap().write(&records).unwrap();
+    Journal::begin(std::slice::from_ref(&scene.journals)).unwrap().write(&records).unwrap();
     scene.executor().recover();
     assert_eq!(scene.names(), ["empty", "full", "other"]);
     assert_eq!(scene.written(), 0);
+}
+
+/// Somebody else's lock on a directory.
+fn locked(path: &Path, how: FlockOperation) -> OwnedFd {
+    let file = open(path).unwrap();
+    rustix::fs::flock(&file, how).unwrap();
+    file
+}
+
+#[test]
+fn a_lock_of_somebody_else_does_not_make_a_placeholder_be_forgotten() {
+    for restarted in [false, true] {
+        let scene = Scene::new();
+        let other_root = scene.root.with_file_name("other");
+        fs::create_dir(&other_root).unwrap();
+        let executor = scene.executor();
+        let held = scene.hold(&executor);
+        let reader = locked(&scene.root.join(".git"), FlockOperation::NonBlockingLockShared);
+        drop(held);
+        assert_eq!(scene.names(), [".git"], "it cannot be removed now");
+        // What others do meanwhile changes nothing.
+        drop(hold(&executor, &other_root, Placeholder));
+        assert!(scene.names() == [".git"] && scene.written() > 0);
+        scene.executor().recover();
+        assert!(scene.names() == [".git"] && scene.written() > 0);
+        if restarted {
+            drop(executor);
+            scene.executor().recover();
+            assert!(scene.names() == [".git"] && scene.written() > 0, "a start while it is locked does not forget it");
+            drop(reader);
+            scene.executor().recover();
+        } else {
+            drop(reader);
+            drop(hold(&executor, &other_root, Placeholder));
+        }
+        assert_eq!((scene.names().len(), scene.written()), (0, 0));
+    }
+}
+
+#[test]
+fn waiting_for_a_lock_holds_nobody_else_up() {
+    let scene = Scene::new();
+    // Left by an executor that was killed, and locked by somebody.
+    let git = scene.root.join(".git");
+    fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
+    let id = Identity::at(&git).unwrap().unwrap();
+    let record = Record::Held { id, temporary: PathBuf::new(), path: git.clone() };
+    Journal::begin(std::slice::from_ref(&scene.journals)).unwrap().write(&[record]).unwrap();
+    let other_root = scene.root.with_file_name("other");
+    fs::create_dir(&other_root).unwrap();
+    let lock = locked(&git, FlockOperation::NonBlockingLockExclusive);
+    let executor = scene.executor();
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| scene.hold(&executor));
+        while executor.shared.state().under_way.is_empty() {
+            std::thread::yield_now();
+        }
+        for _ in 0..10 {
+            assert_eq!(placed(&hold(&executor, &other_root, Placeholder)), 2);
+        }
+        assert!(!waiting.is_finished());
+        drop(lock);
+        let held = waiting.join().unwrap();
+        assert_eq!(placed(&held), 2);
+        assert!(scene.written() > 0);
+    });
+    assert_eq!(scene.names(), [""; 0]);
+}
+
+#[test]
+fn where_nothing_can_be_made_the_journal_does_not_grow() {
+    let scene = Scene::new();
+    let executor = scene.executor();
+    // In a directory that is not there, whoever tries.
+    let protected = ProtectedName {
+        root: scene.root.clone(),
+        path: scene.root.join("missing/.git"),
+        state: Existing::Missing,
+        access: Access::Read,
+        git_dir: None,
+        placeholder: true,
+    };
+    for _ in 0..50 {
+        let held = executor.hold(std::slice::from_ref(&protected), Placeholder);
+        assert_eq!(placed(&held), 0);
+        assert_eq!(scene.written(), 0);
+    }
+    drop(executor);
+    assert_eq!(fs::read_dir(&scene.journals).unwrap().count(), 0);
+}
+
+#[test]
+fn a_journal_is_no_longer_than_what_it_is_about() {
+    let scene = Scene::new();
+    let other_root = scene.root.with_file_name("other");
+    fs::create_dir(&other_root).unwrap();
+    let executor = scene.executor();
+    let held = scene.hold(&executor);
+    let bytes = || {
+        let entries = fs::read_dir(&scene.journals).unwrap();
+        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum::<u64>()
+    };
+    let mut longest = 0;
+    for _ in 0..100 {
+        drop(hold(&executor, &other_root, Placeholder));
+        longest = longest.max(bytes());
+    }
+    assert!(longest > 15 << 10 && longest < 20 << 10, "{longest}");
+    // What lasts is in it all the time, and nobody takes it for that of an executor that is gone.
+    scene.executor().recover();
+    assert_eq!(scene.names().len(), 2);
+    let ids = held.names.iter().map(|name| (name.path.clone(), name.placed.unwrap()));
+    for (path, id) in ids {
+        assert!(executor.shared.is_written_down(&path, id, None));
+    }
+    drop(held);
+    assert_eq!((scene.names().len(), bytes()), (0, 0));
+}
+
+#[test]
+fn where_no_placeholder_can_be_made_that_is_told_and_what_appears_is_moved() {
+    let scene = Scene::new();
+    fs::write(&scene.journals, "no directory").unwrap();
+    let executor = scene.executor();
+    let held = hold_but(&executor, &scene.root, Placeholder, Some(".agents"));
+    let unheld: Vec<_> = held.unheld().map(|(path, why)| (path.to_path_buf(), why.contains("journal"))).collect();
+    assert_eq!(unheld, [(scene.root.join(".git"), true)], "the other one is not to have one");
+    for name in NAMES {
+        fs::create_dir_all(scene.root.join(name).join("hooks")).unwrap();
+    }
+    assert_eq!(held.changed().len(), 2);
+    let aside: Vec<_> = held.set_aside().into_iter().map(|(from, _)| from.to_path_buf()).collect();
+    assert_eq!(aside, [scene.root.join(".git")]);
+    assert!(scene.root.join(".agents").exists() && !scene.root.join(".git").exists());
+}
+
+#[test]
+fn what_a_user_makes_in_the_place_of_a_placeholder_is_not_moved() {
+    let scene = Scene::new();
+    let held = scene.hold(&scene.executor());
+    let git = scene.root.join(".git");
+    fs::remove_dir(&git).unwrap();
+    fs::create_dir_all(git.join("hooks")).unwrap();
+    assert_eq!((held.changed(), held.set_aside().len()), (vec![git.as_path()], 0));
+    assert_eq!(held.unheld().count(), 0);
+}
+
+#[test]
+fn where_the_usual_directory_is_taken_another_one_serves() {
+    let scene = Scene::new();
+    let taken = scene.root.with_file_name("taken");
+    fs::create_dir(&taken).unwrap();
+    fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
+    let directories = vec![taken.clone(), scene.journals.clone()];
+    let executor =
+        || Placeholders { shared: Arc::new(Shared { directories: directories.clone(), state: Mutex::default() }) };
+    let one = executor();
+    let held = scene.hold(&one);
+    assert_eq!((placed(&held), held.unheld().count()), (2, 0));
+    assert_eq!(fs::read_dir(&taken).unwrap().count(), 0);
+    std::mem::forget(held);
+    drop(one);
+    // Whatever lies where anybody can write is no journal.
+    let git = scene.root.join("mine");
+    fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
+    let record = Record::Held { id: Identity::at(&git).unwrap().unwrap(), temporary: PathBuf::new(), path: git };
+    fs::write(taken.join("forged.placeholders"), journal::bytes_of(&[record])).unwrap();
+    executor().recover();
+    assert_eq!(scene.names(), [".agents", ".git", "mine"], "the first one lives, as far as its lock tells");
+    assert!(journal::default_directories().len() > 1);
+}
+
+#[test]
+fn the_executor_s_own_directory_is_out_of_reach_where_all_around_may_be_written() {
+    use crate::path_uri::PathUri;
+    use crate::sandbox::{Facts, SandboxIntent, SandboxSettings};
+    let scene = Scene::new();
+    let top = scene.root.parent().unwrap();
+    let uri = |path: &Path| PathUri::from_host_native_path(path).unwrap();
+    let bind = |root: &Path| {
+        let settings = SandboxSettings::default();
+        let intent = SandboxIntent::read_only().write(uri(root));
+        intent.bind(&Facts::host(&settings, Path::new("/nowhere"))).unwrap()
+    };
+    let executor = scene.executor();
+    let mut bound = bind(top);
+    assert!(bound.can_write(&scene.journals));
+    executor.guard(&mut bound).unwrap();
+    assert_eq!(bound.access(&scene.journals), Some(Access::Deny));
+    assert!(journal::is_private(&scene.journals), "it is there, so that nobody makes another one");
+    assert!(bound.can_write(&scene.root));
+
+    let mut apart = bind(&scene.root);
+    let before = apart.clone();
+    executor.guard(&mut apart).unwrap();
+    assert_eq!(apart, before, "nothing has to be done");
+
+    let inside = scene.journals.join("inside");
+    fs::create_dir(&inside).unwrap();
+    for root in [&scene.journals, &inside] {
+        let refused = executor.guard(&mut bind(root));
+        assert!(matches!(refused, Err(SandboxError::Preparation { .. })), "{refused:?}");
+    }
 }
 
 const CHILD: &str = "LONGARM_PLACEHOLDER_TEST";

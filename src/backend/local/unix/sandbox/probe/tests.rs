@@ -36,18 +36,26 @@ fn what_is_short_for_a_moment_decides_nothing() {
                 Err(if attempts > before { refusal() } else { step(Stage::Proc, libc::EPERM) })
             });
             let Cause { cause, remedy } = found.unwrap_err();
-            assert!(cause.contains("just now") && remedy.contains("try again") | remedy.contains("free"), "{cause}; {remedy}");
+            assert!(
+                cause.contains("just now") && remedy.contains("try again") | remedy.contains("free"),
+                "{cause}; {remedy}"
+            );
         }
     }
 }
 
 #[test]
 fn what_the_kernel_refuses_is_an_answer() {
-    let found = search(Kernel::bare(None), |_| Err(Refusal::Builder(io::Error::from_raw_os_error(libc::EPERM)))).unwrap();
+    let found =
+        search(Kernel::bare(None), |_| Err(Refusal::Builder(io::Error::from_raw_os_error(libc::EPERM)))).unwrap();
     assert!(found.mode == Mode::Bare && found.no_namespaces.is_some(), "{found:?}");
-    let covered = search(Kernel::bare(None), |kernel| {
-        if kernel.fresh_proc { Err(step(Stage::Proc, libc::EPERM)) } else { Ok(()) }
-    });
+    let covered =
+        search(
+            Kernel::bare(None),
+            |kernel| {
+                if kernel.fresh_proc { Err(step(Stage::Proc, libc::EPERM)) } else { Ok(()) }
+            },
+        );
     let covered = covered.unwrap();
     assert_eq!((covered.mode, covered.fresh_proc, covered.network), (Mode::User, false, true));
     let mounts = search(Kernel::bare(None), |kernel| {
@@ -78,7 +86,10 @@ fn refused(kernel: &Kernel, bound: &Bound, network: plan::Network) -> (String, S
 fn each_gap_has_a_remedy_of_its_own() {
     let covered = Kernel { fresh_proc: false, ..full() };
     let (cause, remedy) = refused(&covered, &read_only(), NONE);
-    assert!(cause.contains("/proc is empty") && remedy.contains("masked paths") && !remedy.contains("kernel"), "{remedy}");
+    assert!(
+        cause.contains("/proc is empty") && remedy.contains("masked paths") && !remedy.contains("kernel"),
+        "{remedy}"
+    );
     let (_, remedy) = refused(&Kernel { network: false, ..full() }, &read_only(), NONE);
     assert!(remedy.contains("max_net_namespaces"), "{remedy}");
     let (_, remedy) = refused(&Kernel { landlock: None, ..full() }, &read_only(), HOST);

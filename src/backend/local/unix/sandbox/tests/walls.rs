@@ -155,7 +155,7 @@ async fn either_wall_alone_keeps_writes_in_the_roots() {
     let words = ["root", "made", "wrote", "cut", "removed", "linked", "tmp", "through"];
     for without in [Walls { mounts: true, ..Walls::default() }, Walls { landlock: true, ..Walls::default() }] {
         let script = format!("exec 2>&1; {script}");
-        let plan = launch_plan(&script, &root, prepared(best, &bound, &root, without));
+        let plan = launch_plan(&script, &root, prepared(best, &bound, without));
         let (_, output) = Running::start(plan).await.unwrap().end().await;
         assert_eq!(managed(&output, &words), ["root"], "{without:?}: {output}");
     }
@@ -197,10 +197,8 @@ async fn only_the_given_loopback_ports_answer() {
         other.local_addr().unwrap().port()
     );
     let managed = ManagedNetworkFacts::ports([port]);
-    let cwd = Path::new("/tmp");
     for kernel in kernels_with_mounts() {
-        let request = Request { cwd, managed: Some(&managed) };
-        let sandbox = prepare_on(&kernel, &read_only(), &settings(), request, Walls::default());
+        let sandbox = prepare_on(&kernel, &read_only(), &settings(), Some(&managed), Walls::default());
         if !kernel.network {
             assert!(matches!(sandbox, Err(SandboxError::Unavailable { .. })), "there is no place to listen in");
             continue;
@@ -259,7 +257,7 @@ async fn either_wall_alone_keeps_the_host_s_sockets_out_of_reach() {
         (&read_only(), Walls { network: true, ..Walls::default() }, "tcp false, abstract false"),
         (&read_only(), Walls { sockets: true, ..Walls::default() }, "tcp false, abstract false"),
     ] {
-        let plan = launch_plan(&script, cwd, prepared(best, bound, cwd, without));
+        let plan = launch_plan(&script, cwd, prepared(best, bound, without));
         let (_, output) = Running::start(plan).await.unwrap().end().await;
         assert_eq!(managed(&output, &words).join(", "), expected, "{without:?}: {output}");
     }
