@@ -12,7 +12,7 @@ use longarm::sandbox::{Evidence, Level, ManagedNetworkFacts, Violation, Violatio
 use longarm::{ExecRequest, Process};
 
 use crate::place::{Cripple, Kind, Settings};
-use crate::policy::{dis, full, ro, unr, ww};
+use crate::policy::{dis, full, minr, minw, ro, unr, ww};
 use crate::row::Action::Custom;
 use crate::row::Expect::Looked;
 use crate::row::{PATIENCE, Refusal, Row, Stage, is_running};
@@ -39,6 +39,11 @@ pub(super) fn rows() -> Vec<Row> {
         custom!(4, "one event for a command", ro, one_event).at(HERE),
         custom!(14, "the program does not exist", ro, no_program),
         custom!(14, "the working directory does not exist", ro, no_directory),
+        custom!(14, "the program is hidden", minr, hidden_program)
+            .setup("printf 'secret\n' >$O/program; chmod 755 $O/program"),
+        custom!(14, "the script is hidden", minr, hidden_program)
+            .setup("printf '#!/longarm/secret\n' >$O/program; chmod 755 $O/program"),
+        custom!(24, "the working directory, by a link that is hidden", minw, by_a_hidden_link).setup("ln -s $W $O/way"),
         custom!(34, "no placeholder is left", ww, no_leftovers).setup("rm -r $W/.git"),
         custom!(42, "a placeholder is taken away from outside", ww, placeholder_removed).at(HERE),
         custom!(81, "managed ports", ro, managed_ports),
@@ -174,6 +179,23 @@ async fn no_program(stage: &Stage<'_>) -> Outcome {
         Err(SpawnError::ProgramNotFound { .. }) => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+async fn hidden_program(stage: &Stage<'_>) -> Outcome {
+    let program = stage.dirs.o.join("program");
+    let intent = longarm::sandbox::SandboxIntent::from_json(&stage.policy.json().unwrap_or_default());
+    let request = stage.request([&program.to_string_lossy()]);
+    match stage.place.environment.spawn(request.sandbox(intent.map_err(|error| error.to_string())?)).await {
+        Err(SpawnError::ProgramNotFound { .. }) => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+async fn by_a_hidden_link(stage: &Stage<'_>) -> Outcome {
+    let request = stage.sh("echo x >new; pwd -P").cwd(stage.dirs.o.join("way"));
+    let ran = stage.run(request).await.map_err(|refused| format!("{refused:?}"))?;
+    ensure(ran.text().trim() == stage.dirs.w.to_string_lossy(), || format!("{ran:?}"))?;
+    ensure(stage.dirs.w.join("new").is_file(), || "it was not there".into())
 }
 
 async fn no_directory(stage: &Stage<'_>) -> Outcome {

@@ -71,7 +71,8 @@ fn not_found(plan: &LaunchPlan) -> SpawnError {
     let found = find(plan);
     for candidate in &found.paths {
         let path = absolute(plan, candidate.as_bytes());
-        if path.is_file() {
+        // What a sandbox hides is not there, and must not be told of.
+        if is_visible(plan, &path) && path.is_file() {
             return match interpreter(&path) {
                 Some(interpreter) => SpawnError::InterpreterNotFound { program: path, interpreter },
                 // A program whose loader is missing, named inside of it.
@@ -88,8 +89,20 @@ fn not_found(plan: &LaunchPlan) -> SpawnError {
 /// The first candidate that exists: the one that the system's answer is about.
 fn blamed(plan: &LaunchPlan) -> PathBuf {
     let paths = find(plan).paths;
-    let existing = paths.iter().map(|path| absolute(plan, path.as_bytes())).find(|path| path.exists());
+    let mut paths = paths.iter().map(|path| absolute(plan, path.as_bytes()));
+    let existing = paths.find(|path| is_visible(plan, path) && path.exists());
     existing.unwrap_or_else(|| PathBuf::from(&plan.program))
+}
+
+/// Whether the process may see what is at a path.
+#[cfg(target_os = "linux")]
+fn is_visible(plan: &LaunchPlan, path: &Path) -> bool {
+    plan.sandbox.as_ref().is_none_or(|sandbox| sandbox.shows(path))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_visible(_: &LaunchPlan, _: &Path) -> bool {
+    true
 }
 
 fn absolute(plan: &LaunchPlan, candidate: &[u8]) -> PathBuf {
