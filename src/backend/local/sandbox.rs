@@ -159,7 +159,7 @@ impl Sandboxed {
     }
 
     /// The process has ended, and its output was fed, or has had its time. Tells of a violation.
-    pub(super) fn classify(&mut self, status: ExitStatus) -> Denial {
+    pub(super) fn classify(&self, status: ExitStatus) -> Denial {
         let denial = self.watch.classify(status);
         if let Some(violation) = self.watch.violation(&denial, BACKEND) {
             self.tell(violation);

@@ -24,7 +24,6 @@ pub(super) struct LaunchPlan {
     /// Its working directory, absolute.
     pub(super) cwd: PathBuf,
     /// The same without links, for a process that may not see them.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "everybody sees all links there"))]
     pub(super) real_cwd: Option<PathBuf>,
     pub(super) stdin: Stdin,
     pub(super) terminal: Option<TerminalSize>,

@@ -72,7 +72,7 @@ async fn the_look_at_an_intent_is_a_part_of_the_time_that_a_start_may_take() {
     let (directory, intent) = workspace();
     let stalled = local.placeholders.stall();
     let request = ExecRequest::new(["true"]).cwd(directory.path()).sandbox(intent);
-    let error = local.spawn(request).await.err().expect("it takes too long");
+    let Err(error) = local.spawn(request).await else { panic!("it takes too long") };
     assert!(matches!(error, SpawnError::TimedOut { .. }), "{error}");
     drop(stalled);
     local.close().await;
