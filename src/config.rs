@@ -217,6 +217,10 @@ pub struct ServerConfig {
     /// Grace time of processes when the server stops. 2 s. The running processes of an expired session are killed at
     /// once, and what its exited ones left behind is left alone.
     pub shutdown_grace: Duration,
+    /// What ties the spans of requests to the traces of the host, if those are kept by other means than the spans' fields.
+    /// None.
+    #[cfg(feature = "tracing")]
+    pub propagation: Option<crate::telemetry::Propagation>,
 }
 
 impl Default for ServerConfig {
@@ -247,6 +251,8 @@ impl Default for ServerConfig {
             keepalive: Keepalive::default(),
             takeover_patience: Duration::from_secs(2),
             shutdown_grace: Duration::from_secs(2),
+            #[cfg(feature = "tracing")]
+            propagation: None,
         }
     }
 }
@@ -291,6 +297,9 @@ pub struct ClientConfig {
     pub keepalive: Keepalive,
     /// How it comes back after its connection broke, where it can dial again.
     pub recovery: Recovery,
+    /// What ties the spans of calls to the traces of the host, if those are kept by other means than the spans' fields. None.
+    #[cfg(feature = "tracing")]
+    pub propagation: Option<crate::telemetry::Propagation>,
 }
 
 impl Default for ClientConfig {
@@ -312,6 +321,8 @@ impl Default for ClientConfig {
             messages: MessageLimits { max_json_values: 16 << 20, ..MessageLimits::default() },
             keepalive: Keepalive::default(),
             recovery: Recovery::default(),
+            #[cfg(feature = "tracing")]
+            propagation: None,
         }
     }
 }

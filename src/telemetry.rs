@@ -29,6 +29,10 @@ a start on to its backend ([`ExecRequest::trace_context`](crate::ExecRequest::tr
 [`Remote`](crate::Remote) as backend to the next peer. Where a span is recorded, what is sent names that span as the parent;
 where a span is recorded and there is no trace, one begins. Writes carry none.
 
+The ids of spans are in their fields, for subscribers that write them out. A host whose traces are kept by other means, such as
+OpenTelemetry, says by [`Propagate`] how both are tied: in [`ClientConfig::propagation`](crate::config::ClientConfig::propagation)
+and [`ServerConfig::propagation`](crate::config::ServerConfig::propagation).
+
 ```
 use longarm::telemetry::{TraceContext, current_trace, in_trace};
 
@@ -51,11 +55,15 @@ mod call;
 #[path = "telemetry/none.rs"]
 mod call;
 #[cfg(feature = "tracing")]
+mod propagate;
+#[cfg(feature = "tracing")]
 mod scope;
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 pub(crate) use self::call::within;
-pub(crate) use self::call::{CallSpan, Outcome, Side};
+pub(crate) use self::call::{CallSpan, CallSpans, Outcome};
+#[cfg(feature = "tracing")]
+pub use self::propagate::{Propagate, Propagation};
 #[cfg(feature = "tracing")]
 pub use self::scope::{current_trace, in_trace};
 use crate::wire::trace::Trace;

@@ -14,6 +14,7 @@ const KNOWN: &[&str] = &["std", "core", "crate", "self", "super", "bytes", "futu
 /// Other names that may, with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("AsyncRead", "the runtime's own trait for what is read"),
+    ("Span", "of `tracing`, behind the feature of that name"),
     ("AsyncWrite", "the runtime's own trait for what is written"),
     ("Deserialize", "what `wire` describes can be decoded by other means"),
     ("Serialize", "what `wire` describes can be encoded by other means"),
@@ -207,6 +208,7 @@ const CRATES: &[&str] = &[
     "hyper",
     "libc",
     "memchr",
+    "metrics",
     "reqwest",
     "rustix",
     "serde",
@@ -215,6 +217,7 @@ const CRATES: &[&str] = &[
     "socket2",
     "tokio",
     "tokio_tungstenite",
+    "tracing",
     "tungstenite",
     "url",
     "uuid",

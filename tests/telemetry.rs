@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use longarm::config::ClientConfig;
+use longarm::config::{ClientConfig, ServerConfig};
 use longarm::server::Server;
-use longarm::telemetry::{TraceContext, current_trace, in_trace};
+use longarm::telemetry::{Propagate, Propagation, TraceContext, current_trace, in_trace};
 use longarm::testing::fake::FakeBackend;
 use longarm::transport::{Transport as _, memory};
 use longarm::{Environment, ExecRequest, ExitStatus, Remote};
@@ -227,6 +227,57 @@ fn a_call_without_a_trace_begins_one() {
     assert_eq!(client[0]["trace_id"], server[0]["trace_id"]);
     assert_eq!(client[0]["span_id"], server[0]["parent_span_id"]);
     assert!(!client[0].contains_key("parent_span_id"));
+}
+
+/// Keeps traces by ids of its own, in the order in which spans began.
+#[derive(Clone, Default)]
+struct OwnTraces {
+    parents: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl Propagate for OwnTraces {
+    fn adopt(&self, span: &tracing::Span, trace: Option<&TraceContext>) -> Option<TraceContext> {
+        assert!(!span.is_disabled());
+        let mut parents = self.parents.lock().expect("no panic");
+        parents.push(trace.map(|trace| trace.span_id().to_owned()));
+        TraceContext::parse(&format!("00-{TRACE}-{:016x}-01", parents.len()), None)
+    }
+}
+
+#[test]
+fn a_host_ties_spans_to_traces_that_it_keeps_itself() {
+    let own = OwnTraces::default();
+    let seen = Arc::new(Mutex::new(None));
+    let (spans, _) = heard(async {
+        let backend = FakeBackend::new({
+            let seen = Arc::clone(&seen);
+            move |request, _| {
+                *seen.lock().expect("no panic") = request.trace_context().cloned();
+                async { ExitStatus::exited(0) }
+            }
+        });
+        let propagation = Propagation::new(own.clone());
+        let (mut client, mut config) = (ClientConfig::default(), ServerConfig::default());
+        client.propagation = Some(propagation.clone());
+        config.propagation = Some(propagation);
+        let server = Server::builder(Arc::new(backend)).config(config).build();
+        let (near, far) = memory::pair();
+        tokio::spawn(async move { drop(server.serve(Box::new(far)).await) });
+        let place = Environment::connect(near, client).await.expect("connected");
+        let _process = place.spawn(ExecRequest::new(["program"]).cwd("/")).await.expect("it runs");
+    });
+    let parents = own.parents.lock().expect("no panic").clone();
+    // What the client does within its span is the server's span, within which the backend is asked.
+    let ids = ["0000000000000001", "0000000000000002"];
+    assert_eq!(parents[..2], [None, Some(ids[0].to_owned())]);
+    assert_eq!(
+        seen.lock().expect("no panic").as_ref().map(|trace| trace.span_id().to_owned()).as_deref(),
+        Some(ids[1])
+    );
+    for (side, id) in ["client", "server"].into_iter().zip(ids) {
+        let starts = spans_of(&spans, side, "process/start");
+        assert!(matches!(starts[..], [start] if start["span_id"] == id && start["trace_id"] == TRACE), "{starts:?}");
+    }
 }
 
 /// A peer of which every message is written out.

@@ -2,27 +2,34 @@
 
 use std::future::Future;
 
+use crate::config::ServerConfig;
 use crate::core::peer::{Number, Peer};
 use crate::wire::trace::Trace;
 
 /// Requests without an answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Requests {
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    spans: crate::telemetry::CallSpans,
     #[cfg(any(feature = "tracing", feature = "metrics"))]
     open: std::collections::HashMap<Number, (crate::telemetry::CallSpan, Trace)>,
 }
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 impl Requests {
+    pub(super) fn new(config: &ServerConfig) -> Self {
+        Self { spans: crate::telemetry::CallSpans::server(config), open: std::collections::HashMap::new() }
+    }
+
     /// Takes in what has become of requests.
     pub(super) fn collect(&mut self, peer: &mut Peer) {
         use crate::core::peer::Fate;
-        use crate::telemetry::{CallSpan, Outcome, Side};
+        use crate::telemetry::Outcome;
 
         while let Some((number, fate)) = peer.poll_fate() {
             match fate {
                 Fate::Arrived { method, trace } => {
-                    self.open.insert(number, CallSpan::begin(Side::Server, method, trace));
+                    self.open.insert(number, self.spans.begin(method, trace));
                 }
                 Fate::Begun => {
                     if let Some((span, _)) = self.open.get_mut(&number) {
@@ -59,6 +66,10 @@ impl Requests {
 #[cfg(not(any(feature = "tracing", feature = "metrics")))]
 #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "there is nothing in it")]
 impl Requests {
+    pub(super) const fn new(_: &ServerConfig) -> Self {
+        Self {}
+    }
+
     pub(super) const fn collect(&mut self, _: &mut Peer) {}
 
     pub(super) const fn trace_of(&self, _: Number) -> Trace {

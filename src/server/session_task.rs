@@ -78,6 +78,7 @@ impl Session {
         let calls = Calls::new(Arc::clone(registry.backend()));
         let files = Files::new(registry.backend().fs());
         let http = Http::new(registry.backend().http());
+        let requests = Requests::new(registry.config());
         let shutdown = Box::pin(registry.shutdown_begun());
         Self {
             peer,
@@ -89,7 +90,7 @@ impl Session {
             calls,
             files,
             http,
-            requests: Requests::default(),
+            requests,
             alarm: Alarm::default(),
             shutdown,
             shutdown_deadline: None,

@@ -2,15 +2,25 @@
 
 use std::future::Future;
 
+#[cfg(feature = "tracing")]
+use super::Propagation;
+use crate::config::{ClientConfig, ServerConfig};
 #[cfg(feature = "metrics")]
 use crate::time::{self, Instant};
 use crate::wire::trace::Trace;
 #[cfg(feature = "tracing")]
 use crate::wire::trace::TraceContext;
 
-/// Whose span it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+/// What the spans of one connection, or of one session, have in common.
+#[derive(Debug)]
+pub(crate) struct CallSpans {
+    side: Side,
+    #[cfg(feature = "tracing")]
+    propagation: Option<Propagation>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
     Client,
     Server,
 }
@@ -59,16 +69,34 @@ pub(crate) struct CallSpan {
     over: bool,
 }
 
-impl CallSpan {
+impl CallSpans {
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "it is about traces"))]
+    pub(crate) fn client(config: &ClientConfig) -> Self {
+        Self {
+            side: Side::Client,
+            #[cfg(feature = "tracing")]
+            propagation: config.propagation.clone(),
+        }
+    }
+
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "it is about traces"))]
+    pub(crate) fn server(config: &ServerConfig) -> Self {
+        Self {
+            side: Side::Server,
+            #[cfg(feature = "tracing")]
+            propagation: config.propagation.clone(),
+        }
+    }
+
     /// A call begins, in a trace or in none. Returns the trace for whatever is done for it.
-    pub(crate) fn begin(side: Side, method: &'static str, trace: Trace) -> (Self, Trace) {
+    pub(crate) fn begin(&self, method: &'static str, trace: Trace) -> (CallSpan, Trace) {
         #[cfg(feature = "tracing")]
-        let (span, trace) = open(side, method, trace);
-        let call = Self {
+        let (span, trace) = open(self, method, trace);
+        let call = CallSpan {
             #[cfg(feature = "tracing")]
             span,
             #[cfg(feature = "metrics")]
-            side,
+            side: self.side,
             #[cfg(feature = "metrics")]
             method,
             #[cfg(feature = "metrics")]
@@ -77,7 +105,9 @@ impl CallSpan {
         };
         (call, trace)
     }
+}
 
+impl CallSpan {
     /// It has left its queue, now or before.
     pub(crate) fn left_queue(&mut self) {
         #[cfg(feature = "metrics")]
@@ -123,11 +153,11 @@ pub(crate) fn within<F: Future>(call: Option<&CallSpan>, work: F) -> impl Future
 }
 
 #[cfg(feature = "tracing")]
-fn open(side: Side, method: &'static str, trace: Trace) -> (tracing::Span, Trace) {
+fn open(spans: &CallSpans, method: &'static str, trace: Trace) -> (tracing::Span, Trace) {
     let span = tracing::info_span!(
         target: "longarm",
         "exec_server.request",
-        side = side.as_str(),
+        side = spans.side.as_str(),
         method,
         trace_id = tracing::field::Empty,
         span_id = tracing::field::Empty,
@@ -140,16 +170,25 @@ fn open(side: Side, method: &'static str, trace: Trace) -> (tracing::Span, Trace
     if let Some(parent) = trace.context() {
         span.record("parent_span_id", parent.span_id());
     }
-    // Neither number is 0: the bits of a version are set in one half, and those of a variant in the other.
-    let (_, id) = uuid::Uuid::new_v4().as_u64_pair();
-    let within = match trace.context() {
-        Some(parent) => parent.child(id),
-        None => TraceContext::begin(uuid::Uuid::new_v4().as_u128(), id),
+    let within = match &spans.propagation {
+        Some(propagation) => propagation.adopt(&span, trace.context()),
+        None => child(trace.context()),
     };
     let Some(within) = within else { return (span, trace) };
     span.record("trace_id", within.trace_id());
     span.record("span_id", within.span_id());
     (span, Some(within).into())
+}
+
+/// The trace within a new span, which is a child of its maker's, or begins one.
+#[cfg(feature = "tracing")]
+fn child(parent: Option<&TraceContext>) -> Option<TraceContext> {
+    // Neither number is 0: the bits of a version are set in one half, and those of a variant in the other.
+    let (_, id) = uuid::Uuid::new_v4().as_u64_pair();
+    match parent {
+        Some(parent) => parent.child(id),
+        None => TraceContext::begin(uuid::Uuid::new_v4().as_u128(), id),
+    }
 }
 
 #[cfg(feature = "metrics")]

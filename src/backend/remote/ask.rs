@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Remote;
 use super::bodies::Bodies;
-use super::command::{Command, Waiter};
+use super::command::Command;
 use super::watches::Watches;
 use crate::core::session::{Answer, Ask, ConnectionState, Failure, LinkId, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
@@ -70,7 +70,9 @@ impl Remote {
         let encode = move |id: &RequestId| codec::encode_request::<M>(id, &params);
         let op = Op::Ask(Box::new(Ask { method: M::NAME, cleanup: true, on, encode: Box::new(encode) }));
         let (reply, _) = oneshot::channel();
-        self.place.present().send(Command::Call { route: RouteKey::NONE, waiter: Waiter::new(&op, reply), op });
+        let link = self.place.present();
+        let waiter = link.waiter(&op, reply);
+        link.send(Command::Call { route: RouteKey::NONE, op, waiter });
     }
 
     /// Tells the peer something that has no answer. If the connection is gone, it has no meaning any more.

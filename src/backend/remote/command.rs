@@ -11,7 +11,7 @@ use super::events::{EventSink, Events};
 use super::process::RemoteProcess;
 use crate::core::session::{Answer, Failure, Op, RouteKey};
 use crate::error::{Disconnected, Sent};
-use crate::telemetry::{self, CallSpan, Outcome, Side};
+use crate::telemetry::{self, CallSpan, CallSpans, Outcome};
 use crate::wire::trace::Trace;
 
 /// One thing to do, in the order in which they are sent.
@@ -60,13 +60,12 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// The call begins here, in the task of the caller.
-    pub(super) fn new(op: &Op, reply: Reply) -> Self {
+    fn new(spans: &CallSpans, op: &Op, reply: Reply) -> Self {
         let trace = match op {
             Op::Start { request } if request.trace != Trace::default() => request.trace.clone(),
             _ => telemetry::current(),
         };
-        let (span, trace) = CallSpan::begin(Side::Client, op.method(), trace);
+        let (span, trace) = spans.begin(op.method(), trace);
         Self { reply, span, trace }
     }
 
@@ -102,6 +101,7 @@ pub(super) struct Link {
     /// Why the connection ended; set before the task stops taking commands.
     reason: Arc<OnceLock<Arc<str>>>,
     next_route: AtomicU64,
+    spans: CallSpans,
 }
 
 impl Link {
@@ -109,8 +109,14 @@ impl Link {
         commands: mpsc::UnboundedSender<Command>,
         ended: watch::Receiver<bool>,
         reason: Arc<OnceLock<Arc<str>>>,
+        spans: CallSpans,
     ) -> Arc<Self> {
-        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1) })
+        Arc::new(Self { commands, ended, reason, next_route: AtomicU64::new(1), spans })
+    }
+
+    /// Who waits for a call, which begins here, in the task of the caller.
+    pub(super) fn waiter(&self, op: &Op, reply: Reply) -> Waiter {
+        Waiter::new(&self.spans, op, reply)
     }
 
     /// A fresh name for a process, the receiving end of its events, and the means to act on it.
@@ -134,7 +140,7 @@ impl Link {
     /// Makes a call about a process.
     pub(super) async fn call_on(&self, route: RouteKey, op: Op) -> Result<Answer, Failure> {
         let (reply, answer) = oneshot::channel();
-        let waiter = Waiter::new(&op, reply);
+        let waiter = self.waiter(&op, reply);
         self.answer(Command::Call { route, op, waiter }, answer).await
     }
 
@@ -147,7 +153,7 @@ impl Link {
     ) -> Result<Answer, Failure> {
         let (reply, answer) = oneshot::channel();
         let sink = events.take_sink();
-        let waiter = Waiter::new(&op, reply);
+        let waiter = self.waiter(&op, reply);
         self.answer(Command::Follow { route, op, sink, waiter }, answer).await
     }
 

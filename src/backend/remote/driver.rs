@@ -19,6 +19,7 @@ use super::{Facts, Handshake};
 use crate::config::{self, ClientConfig};
 use crate::core::session::{Ask, ConnectionState, Ending, LinkId, Mode, Op, RouteKey, Session, SessionEvent, Token};
 use crate::error::{ConnectError, Disconnected, Sent};
+use crate::telemetry::CallSpans;
 use crate::time::{self, Instant};
 use crate::transport::accepted::Handover;
 use crate::transport::{Connector, Transport};
@@ -80,9 +81,10 @@ pub(super) fn start(
 ) -> (Arc<Link>, watch::Receiver<Handshake>) {
     let now = time::now();
     let keepalive = config.keepalive;
+    let spans = CallSpans::client(&config);
     let wire = Wire::new(LinkId::FIRST, transport, keepalive, now);
     let session = Session::new(config, mode, &nonce(), now);
-    spawn(session, keepalive, Some(wire), None, board)
+    spawn(session, keepalive, Some(wire), None, board, spans)
 }
 
 /// Which of a place's sessions is begun.
@@ -102,9 +104,10 @@ pub(super) fn start_dialling(
 ) -> (Arc<Link>, watch::Receiver<Handshake>) {
     let keepalive = config.keepalive;
     let Beginning { epoch, generations, not_before } = beginning;
+    let spans = CallSpans::client(&config);
     let recovers = connector.can_reconnect();
     let session = Session::dialling(config, &nonce(), recovers, epoch, generations, not_before);
-    spawn(session, keepalive, None, Some(connector), board)
+    spawn(session, keepalive, None, Some(connector), board, spans)
 }
 
 fn nonce() -> String {
@@ -117,6 +120,7 @@ fn spawn(
     wire: Option<Wire>,
     connector: Option<Arc<dyn Connector>>,
     board: Board,
+    spans: CallSpans,
 ) -> (Arc<Link>, watch::Receiver<Handshake>) {
     let (command_sender, commands) = mpsc::unbounded_channel();
     let (handshake_sender, handshake) = watch::channel(Handshake::Pending);
@@ -143,7 +147,7 @@ fn spawn(
         end: None,
     };
     tokio::spawn(driver.run());
-    (Link::new(command_sender, ended, reason), handshake)
+    (Link::new(command_sender, ended, reason, spans), handshake)
 }
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Box<dyn Transport>, ConnectError>> + Send>>;
