@@ -17,6 +17,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::error::PeerMisbehaved;
 use crate::event::{Closed, Exited, Output, OutputStream};
 use crate::info::Shell;
 use crate::status::ExitStatus;

@@ -6,7 +6,7 @@ use super::model::{Model, check};
 use super::*;
 use crate::event::OutputStream;
 use crate::wire::Base64;
-use crate::wire::process::ReadChunk;
+use crate::wire::process::{ReadChunk, ReadResult};
 
 fn config(window_bytes: usize) -> ClientConfig {
     let mut config = ClientConfig::default();

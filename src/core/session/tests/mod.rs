@@ -12,11 +12,13 @@ mod processes;
 mod properties;
 mod recovery;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::error::TransportError;
 use crate::request::ExecRequest;
+use crate::wire::method::Method as _;
 
 /// A session with its clock, and all that it said.
 struct Harness {
