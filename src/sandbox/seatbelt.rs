@@ -120,7 +120,7 @@ impl Writer {
 
     fn files(&mut self, bound: &Bound) -> Result<(), SandboxError> {
         self.line("; files to read and to execute");
-        self.allow(bound, Access::Read, "file-read* process-exec", "READABLE_ROOT")?;
+        self.allow(bound, Access::Read, "file-read* file-map-executable process-exec", "READABLE_ROOT")?;
         self.line("; files to write");
         self.allow(bound, Access::Write, "file-write*", "WRITABLE_ROOT")?;
         self.ancestors(bound);
@@ -225,7 +225,7 @@ impl Writer {
                     )));
                 }
                 let regex = quoted(&regex);
-                self.line(&format!("(deny file-read* file-write* process-exec (regex {regex}))"));
+                self.line(&format!("(deny file-read* file-map-executable file-write* process-exec (regex {regex}))"));
             }
         }
         Ok(())

@@ -41,7 +41,11 @@ fn read_only_allows_to_read_everything() {
     let policy = policy(&SandboxIntent::read_only(), None);
     assert_eq!(
         own_part(&policy),
-        ["; files to read and to execute", r#"(allow file-read* process-exec (regex "^/"))"#, "; files to write",]
+        [
+            "; files to read and to execute",
+            r#"(allow file-read* file-map-executable process-exec (regex "^/"))"#,
+            "; files to write",
+        ]
     );
     assert!(policy.parameters.is_empty());
     assert_eq!(policy.arguments()[0], "-p");
@@ -64,7 +68,7 @@ fn a_workspace_is_written_without_its_protected_names() {
         own_part(&policy),
         [
             "; files to read and to execute",
-            r#"(allow file-read* process-exec (regex "^/"))"#,
+            r#"(allow file-read* file-map-executable process-exec (regex "^/"))"#,
             "; files to write",
             &format!(r#"(allow file-write* (require-all (subpath (param "WRITABLE_ROOT_0")) {exclusions}))"#),
             r#"(allow file-write* (subpath (param "WRITABLE_ROOT_1")))"#,
@@ -103,8 +107,8 @@ fn what_is_denied_is_left_out_and_what_is_open_again_is_a_rule_of_its_own() {
         own_part(&policy),
         [
             "; files to read and to execute",
-            r#"(allow file-read* process-exec (require-all (regex "^/") (require-not (literal (param "READABLE_ROOT_ALL_EXCLUDED_0"))) (require-not (subpath (param "READABLE_ROOT_ALL_EXCLUDED_0")))))"#,
-            r#"(allow file-read* process-exec (subpath (param "READABLE_ROOT_0")))"#,
+            r#"(allow file-read* file-map-executable process-exec (require-all (regex "^/") (require-not (literal (param "READABLE_ROOT_ALL_EXCLUDED_0"))) (require-not (subpath (param "READABLE_ROOT_ALL_EXCLUDED_0")))))"#,
+            r#"(allow file-read* file-map-executable process-exec (subpath (param "READABLE_ROOT_0")))"#,
             "; files to write",
             r#"(allow file-read-metadata file-test-existence (literal (param "ANCESTOR_0")))"#,
         ]
@@ -141,9 +145,9 @@ fn patterns_stand_last_and_cover_what_appears_later() {
     assert_eq!(
         own[3..],
         [
-            r#"(deny file-read* file-write* process-exec (regex "^/Users/u/k/\"x[^/]\\*(/.*)?$"))"#,
-            r#"(deny file-read* file-write* process-exec (regex "^/private/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
-            r#"(deny file-read* file-write* process-exec (regex "^/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
+            r#"(deny file-read* file-map-executable file-write* process-exec (regex "^/Users/u/k/\"x[^/]\\*(/.*)?$"))"#,
+            r#"(deny file-read* file-map-executable file-write* process-exec (regex "^/private/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
+            r#"(deny file-read* file-map-executable file-write* process-exec (regex "^/tmp/(.*/)?[^/]*\\.pem(/.*)?$"))"#,
         ]
     );
     let control = bind(&SandboxIntent::read_only().deny_glob("/Users/u/k/\n*"));

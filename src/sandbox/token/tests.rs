@@ -3,10 +3,14 @@ use std::fmt;
 use proptest::prelude::*;
 
 use super::*;
+#[cfg(unix)]
 use crate::path_uri::PathUri;
 use crate::sandbox::fake::FakePaths;
-use crate::sandbox::{Access, Bound, Facts, NetworkPolicy, Platform};
+#[cfg(unix)]
+use crate::sandbox::{Access, NetworkPolicy};
+use crate::sandbox::{Bound, Facts, Platform};
 
+#[cfg(unix)]
 fn uri(path: &str) -> PathUri {
     PathUri::parse(&format!("file://{path}")).unwrap()
 }
@@ -17,6 +21,7 @@ fn bind(intent: SandboxIntent) -> Result<Bound, SandboxError> {
     intent.bind(&Facts::new(Platform::Windows, &fake))
 }
 
+#[cfg(unix)]
 fn with_token(intent: SandboxIntent) -> Bound {
     bind(intent.windows_level(WindowsSandboxLevel::RestrictedToken)).unwrap()
 }

@@ -258,6 +258,7 @@ proptest! {
             for (operation, expected) in [
                 ("file-read-data", bound.can_read(&path)),
                 ("process-exec", bound.can_read(&path)),
+                ("file-map-executable", bound.can_read(&path)),
                 ("file-write-data", bound.can_write(&path)),
             ] {
                 let allowed = policy.allows(operation, &path);
