@@ -272,16 +272,16 @@ pub enum ProcessState {
     Closed,
 }
 
-/// A word of a list that a newer peer may have more of.
+/// Something of which a newer peer may have other kinds.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Word<T> {
+pub(super) enum Word<T> {
     Known(T),
     Unknown(IgnoredAny),
 }
 
 impl<T> Word<T> {
-    fn known(self) -> Option<T> {
+    pub(super) fn known(self) -> Option<T> {
         match self {
             Self::Known(word) => Some(word),
             Self::Unknown(IgnoredAny) => None,

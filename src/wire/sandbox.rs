@@ -1,8 +1,8 @@
 //! Reports about sandboxes, beyond the plain wire.
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::extension::Word;
 use crate::event::OutputStream;
 use crate::sandbox::{Denial, Enforcement, Evidence, Level};
 
@@ -73,29 +73,12 @@ pub enum EvidenceReport {
     },
 }
 
-/// Something of which a newer peer may have other kinds.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Maybe<T> {
-    Known(T),
-    Unknown(IgnoredAny),
-}
-
-impl<T> Maybe<T> {
-    fn known(self) -> Option<T> {
-        match self {
-            Self::Known(value) => Some(value),
-            Self::Unknown(IgnoredAny) => None,
-        }
-    }
-}
-
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<EvidenceReport>, D::Error> {
-    Ok(Vec::<Maybe<EvidenceReport>>::deserialize(deserializer)?.into_iter().filter_map(Maybe::known).collect())
+    Ok(Vec::<Word<EvidenceReport>>::deserialize(deserializer)?.into_iter().filter_map(Word::known).collect())
 }
 
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EnforcementLevel, D::Error> {
-    Ok(Maybe::<EnforcementLevel>::deserialize(deserializer)?.known().unwrap_or(EnforcementLevel::Partial))
+    Ok(Word::<EnforcementLevel>::deserialize(deserializer)?.known().unwrap_or(EnforcementLevel::Partial))
 }
 
 impl From<Enforcement> for EnforcementReport {

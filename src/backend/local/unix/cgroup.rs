@@ -2,13 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::time::Duration;
 
-use super::check;
+use super::platform::{pidfd_of, send};
 
 /// A cgroup that we have made, below one that was left to us.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl Cgroup {
             // A number can be given to somebody else while we look: only who is a member still, after we have a hold on
             // him, is meant. Some at a time, since each takes a descriptor.
             for some in pids.chunks(SIGNALLED_AT_A_TIME) {
-                let held: Vec<_> = some.iter().filter_map(|pid| Some((*pid, pidfd_of(*pid)?))).collect();
+                let held: Vec<_> = some.iter().filter_map(|pid| Some((*pid, pidfd_of(*pid).ok()?))).collect();
                 let still = members_of(&directory).unwrap_or_default();
                 for (pid, pidfd) in held {
                     // SAFETY: the call touches no memory.
@@ -212,26 +211,6 @@ fn members_of(directory: &Path) -> io::Result<Vec<libc::pid_t>> {
         // Removed, or one of threads, whose processes are listed by the one that it is in.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => Ok(Vec::new()),
         Err(error) => Err(error),
-    }
-}
-
-/// A hold on a process, if there is one of this number.
-fn pidfd_of(pid: libc::pid_t) -> Option<OwnedFd> {
-    // SAFETY: the call touches no memory.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call returned a new descriptor that nobody else owns.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Sends a signal to one process. One that has ended is no error.
-fn send(pidfd: &OwnedFd, signal: libc::c_int) -> io::Result<()> {
-    let none = ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) };
-    match check(if result == -1 { -1 } else { 0 }) {
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -379,18 +379,32 @@ pub(super) fn wait_target(pidfd: RawFd) -> Option<(libc::idtype_t, libc::id_t)> 
     Some((libc::P_PIDFD, libc::id_t::try_from(pidfd).ok()?))
 }
 
+/// A hold on a process, if there is one of this number.
+pub(super) fn pidfd_of(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: the call touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = check(c_int::try_from(fd).unwrap_or(-1))?;
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends a signal to one process. One that has ended is no error.
+pub(super) fn send(pidfd: &OwnedFd, signal: c_int) -> io::Result<()> {
+    match signal_by_pidfd(pidfd.as_raw_fd(), signal, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        sent => sent,
+    }
+}
+
 /// Whether and how signals go to a process group by pidfd.
 pub(super) fn signal_group_by_pidfd(pidfd: RawFd, signal: c_int) -> io::Result<()> {
     const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
+    signal_by_pidfd(pidfd, signal, PIDFD_SIGNAL_PROCESS_GROUP)
+}
+
+fn signal_by_pidfd(pidfd: RawFd, signal: c_int, flags: libc::c_uint) -> io::Result<()> {
+    let none = ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd,
-            signal,
-            ptr::null::<libc::siginfo_t>(),
-            PIDFD_SIGNAL_PROCESS_GROUP,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd, signal, none, flags) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

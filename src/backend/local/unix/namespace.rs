@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::child::{close_all_from, errno, reset_dispositions};
-use super::platform::pipe;
+use super::platform::{pidfd_of, pipe, send};
 use super::process::wait;
 use super::{check, init_program, set_nonblocking};
 
@@ -41,14 +41,7 @@ impl PidNamespace {
 
     /// Ends the first process, with which the kernel kills all others.
     pub(super) fn kill(&self) -> io::Result<()> {
-        let none = ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
-        let sent =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.first.as_raw_fd(), libc::SIGKILL, none, 0) };
-        match check(if sent == -1 { -1 } else { 0 }) {
-            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-            _ => Ok(()),
-        }
+        send(&self.first, libc::SIGKILL)
     }
 
     /// Has the first process send a signal to all others. If there are none, it ends.
@@ -157,12 +150,9 @@ impl Namespaces {
     /// Makes sure that children of this thread are born where this process is.
     pub(super) fn return_home(&mut self) -> io::Result<()> {
         if self.astray {
-            // SAFETY: neither call touches memory.
-            let own = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-            let own = check(c_int::try_from(own).unwrap_or(-1))?;
             // This process stands for the namespace that it is in itself.
-            // SAFETY: the call returned a new descriptor that nobody else owns.
-            bear_in(&unsafe { OwnedFd::from_raw_fd(own) })?;
+            // SAFETY: the call has no arguments and cannot fail.
+            bear_in(&pidfd_of(unsafe { libc::getpid() })?)?;
             self.astray = false;
         }
         Ok(())

@@ -10,9 +10,9 @@ use tokio::io::unix::AsyncFd;
 
 use super::SandboxPlan;
 use super::ports::Forwarders;
-use crate::backend::local::unix::platform::{Container, wait_target};
+use crate::backend::local::unix::platform::{Container, send, wait_target};
 use crate::backend::local::unix::process::wait;
-use crate::backend::local::unix::{check, watch};
+use crate::backend::local::unix::watch;
 use crate::status::ExitStatus;
 
 /// What belongs to a sandbox as long as its command runs.
@@ -71,7 +71,7 @@ impl EndWatch {
         if let Some(command) = &self.command {
             ready!(command.poll_read_ready(cx))?.retain_ready();
             if let Some(first) = &self.first {
-                kill(first.get_ref())?;
+                send(first.get_ref(), libc::SIGKILL)?;
                 let target = wait_target(command.get_ref().as_raw_fd());
                 // Nobody can say how it ended if the host has reaped it itself.
                 let look = |options| target.and_then(|target| wait(target, options | libc::WNOHANG).ok().flatten());
@@ -85,16 +85,5 @@ impl EndWatch {
             ready!(first.poll_read_ready(cx))?.retain_ready();
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// Kills a process. One that has ended is no error.
-fn kill(process: &OwnedFd) -> io::Result<()> {
-    let none = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open; without a structure of its own the call touches no memory.
-    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, none, 0) };
-    match check(if sent == -1 { -1 } else { 0 }) {
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-        _ => Ok(()),
     }
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use super::child::{Failure, Report, SetUp, builder_main};
 use super::shape::Shape;
 use crate::backend::local::unix::namespace::{PidNamespace, above};
+use crate::backend::local::unix::platform::pidfd_of;
+use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::{check, init_program, pipe, set_nonblocking};
 
 /// What runs now.
@@ -137,12 +139,9 @@ impl Newborn {
         if pid > 0 { Some(Self(pid)) } else { None }
     }
 
+    /// It is our child and not reaped, so that the number means it.
     fn open(&self) -> io::Result<OwnedFd> {
-        // SAFETY: touches no memory. It is our child and not reaped, so that the number means it.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.0, 0) };
-        let fd = check(c_int::try_from(fd).unwrap_or(-1))?;
-        // SAFETY: the call returned a new descriptor that nobody else owns.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        pidfd_of(self.0)
     }
 
     fn keep(self) -> libc::pid_t {
@@ -160,14 +159,9 @@ impl Drop for Newborn {
     }
 }
 
+/// Waits for the end of our own child; how it ended is not asked for.
 fn reap(pid: libc::pid_t) -> io::Result<()> {
-    loop {
-        // SAFETY: waits for our own child; its status is not asked for.
-        match check(unsafe { libc::waitpid(pid, ptr::null_mut(), 0) }) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result.map(drop),
-        }
-    }
+    wait((libc::P_PID, pid.unsigned_abs()), libc::WEXITED).map(drop)
 }
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
