@@ -154,7 +154,8 @@ pub(super) struct ExecArgs {
     /// owner decides that.
     #[arg(long, requires = "sandbox", conflicts_with_all = ["connect", "stdio"])]
     pub(super) sandbox_accept_partial: bool,
-    /// A workspace root of the sandbox, absolute, in the place where the command runs; by default its working directory.
+    /// A workspace root of the sandbox, absolute, in the place where the command runs. With workspace-write by default its
+    /// working directory; those of a file are added to. With read-only there is none.
     #[arg(long, value_name = "DIR", requires = "sandbox")]
     pub(super) root: Vec<PathBuf>,
     /// Print one event a line, as JSON, instead of the output.

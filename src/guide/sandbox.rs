@@ -58,7 +58,9 @@
 //! | no seccomp | refused |
 //!
 //! The network of a process is enabled, or restricted to nothing: no socket can be made but pairs of local ones. The owner may
-//! give such processes a loopback interface of their own.
+//! give such processes a loopback interface of their own. With
+//! [`managed_network`](crate::ExecRequest::managed_network) they have one on which the given ports lead to those of the
+//! executor, at most 256 connections at a time, and nothing else leads anywhere.
 //!
 //! ## macOS
 //!

@@ -21,8 +21,11 @@ pub struct SandboxSettings {
     pub extra_protected_names: Vec<String>,
     /// How a protected name that does not exist is kept from being made.
     pub missing_protected: MissingProtected,
-    /// Where the executor keeps its journal of what it made outside a sandbox. By default a directory of its own in that for temporary
-    /// files.
+    /// Where the executor keeps its journal of what it made outside a sandbox, and what it moved out of the way. It is made if
+    /// need be, and nobody else may write to it. By default, on Linux, `/var/tmp/longarm-` and the number of the user; where
+    /// somebody else has taken that name, `longarm` in the user's directory below `/run/user`, or the first name with a number
+    /// behind it. [`Local::new`](crate::Local::new) removes what it says was left, also if no sandbox is ever asked for.
+    /// Processes in a sandbox have no access to it.
     pub state_dir: Option<PathBuf>,
     /// Who is told of violations. By default nobody.
     pub violations: Option<Arc<dyn ViolationSink>>,
@@ -100,7 +103,7 @@ pub enum Wall {
     Landlock,
     /// The network of its own.
     NetworkNamespace,
-    /// The filter of system calls.
+    /// What the filter of system calls says of sockets.
     Filter,
 }
 
@@ -108,7 +111,9 @@ pub enum Wall {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingProtected {
-    /// An empty directory stands there while processes run; it is removed after them. Where none can be made, the name is checked.
+    /// An empty directory stands there while processes run; it is removed after them. Where none can be made, though the process could make one, the name is
+    /// checked as below, and [`Enforcement::mechanisms`](super::Enforcement::mechanisms) says so; for a name that an entry
+    /// denies, the start is refused then.
     /// On macOS the policy holds the name instead, and it is checked besides.
     #[default]
     Placeholder,

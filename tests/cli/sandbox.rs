@@ -97,6 +97,7 @@ fn what_is_wrong_with_a_policy_is_said_in_one_line() {
         (&["--sandbox", text(&file), "--", "true"], "windowsSandboxLevel"),
         (&["--sandbox", "workspace-write", "--root", "relative", "--", "true"], "relative"),
         (&["--root", "/", "--", "true"], "--sandbox"),
+        (&["--sandbox", "read-only", "--root", "/", "--", "true"], "workspace-write"),
         // Of a server it is not the caller's to decide.
         (&["--sandbox", "read-only", "--sandbox-accept-partial", "--stdio", "x", "--", "true"], "--stdio"),
         (&["--sandbox-accept-partial", "--", "true"], "--sandbox"),

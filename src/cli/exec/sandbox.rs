@@ -33,6 +33,11 @@ pub(super) async fn intent(
         PathConvention::Posix => WindowsSandboxLevel::Disabled,
     };
     let intent = match policy.to_str() {
+        Some("read-only") if !roots.is_empty() => {
+            let reason =
+                "--root means nothing with --sandbox read-only, under which nothing is writable: say workspace-write";
+            return Err(Failure::Reason(reason.into()));
+        }
         Some("read-only") => SandboxIntent::read_only().windows_level(level),
         Some("workspace-write") => SandboxIntent::workspace_write(or_cwd(roots)).windows_level(level),
         _ => {
