@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use longarm::config::ClientConfig;
-use longarm::sandbox::{SandboxSettings, Violation, ViolationSink};
+use longarm::sandbox::{SandboxSettings, Violation, ViolationSink, Wall};
 use longarm::server::Server;
 use longarm::transport::memory;
 use longarm::transport::stdio::from_io;
@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) accept_partial: bool,
     pub(crate) private_loopback: bool,
     pub(crate) cripple: Option<Cripple>,
+    /// A wall that has another one behind it, and is left out.
+    pub(crate) without: Option<Wall>,
 }
 
 /// What an executor is deprived of.
@@ -62,7 +64,10 @@ impl Settings {
         let mut settings = SandboxSettings::default();
         settings.accept_partial = self.accept_partial;
         settings.private_loopback = self.private_loopback;
-        settings
+        match self.without {
+            Some(wall) => settings.without_wall(wall),
+            None => settings,
+        }
     }
 
     fn to_text(self) -> String {
@@ -76,7 +81,10 @@ impl Settings {
             (_, true) => Some(Cripple::NoMoreLayers),
             _ => None,
         };
-        Self { accept_partial: has("accept_partial: true"), private_loopback: has("private_loopback: true"), cripple }
+        let walls = [Wall::Mounts, Wall::Landlock, Wall::NetworkNamespace, Wall::Filter];
+        let without = walls.into_iter().find(|wall| has(&format!("without: {:?}", Some(wall))));
+        let (accept_partial, private_loopback) = (has("accept_partial: true"), has("private_loopback: true"));
+        Self { accept_partial, private_loopback, cripple, without }
     }
 }
 

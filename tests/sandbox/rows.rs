@@ -6,13 +6,22 @@ mod files;
 mod network;
 mod process;
 mod refused;
+mod walls;
 
 use crate::dirs::Dirs;
 use crate::policy::Policy;
 use crate::row::{Action, Expect, Row};
 
 pub(crate) fn all() -> Vec<Row> {
-    let parts = [files::rows(), denied::rows(), refused::rows(), network::rows(), process::rows(), custom::rows()];
+    let parts = [
+        files::rows(),
+        denied::rows(),
+        refused::rows(),
+        network::rows(),
+        process::rows(),
+        walls::rows(),
+        custom::rows(),
+    ];
     parts.into_iter().flatten().collect()
 }
 

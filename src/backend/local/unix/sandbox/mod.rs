@@ -102,7 +102,7 @@ pub(in crate::backend::local) fn prepare(
     settings: &SandboxSettings,
     managed: Option<&ManagedNetworkFacts>,
 ) -> Result<SandboxPlan, SandboxError> {
-    prepare_on(probe::kernel()?, bound, settings, managed, Walls::default())
+    prepare_on(probe::kernel()?, bound, settings, managed, Walls::left_out(settings))
 }
 
 fn prepare_on(

@@ -13,8 +13,10 @@ use super::filter::{self, FilterPlan, Sockets};
 use super::landlock::{Rights, Taken};
 use super::probe::{Kernel, Mode};
 use super::proc_names;
-use super::shape::{At, Base, Kind, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
-use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError};
+use super::shape::{At, Base, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
+use crate::sandbox::{
+    Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError, SandboxSettings, Wall,
+};
 
 /// What is decided besides the intent.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,18 @@ pub(in crate::backend::local) struct Walls {
     pub(in crate::backend::local) landlock: bool,
     pub(in crate::backend::local) network: bool,
     pub(in crate::backend::local) sockets: bool,
+}
+
+impl Walls {
+    /// Those that the settings leave out, which only tests can have them do.
+    pub(super) fn left_out(settings: &SandboxSettings) -> Self {
+        Self {
+            mounts: settings.is_without(Wall::Mounts),
+            landlock: settings.is_without(Wall::Landlock),
+            network: settings.is_without(Wall::NetworkNamespace),
+            sockets: settings.is_without(Wall::Filter),
+        }
+    }
 }
 
 /// What a process may do with the network.
@@ -76,8 +90,7 @@ pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> 
     // Where all may be written there is nothing to keep.
     let refuse_metadata = namespaces.is_none() && bound.root != Some(Access::Write);
     let filter = filter::program(FilterPlan { sockets, refuse_metadata });
-    let kind = namespaces.map_or(Kind::Bare, |namespaces| Kind::Namespaces(Box::new(namespaces)));
-    Ok(Shape { kind, filter, landlock })
+    Ok(Shape { namespaces: namespaces.map(Box::new), filter, landlock })
 }
 
 /// The first wall: what is mounted where.
@@ -261,7 +274,7 @@ impl Tree {
         let target = match self.above(path) {
             // Nothing lies over it yet.
             None if self.base != Base::Empty => Target::Source,
-            None => self.made_target("root", path, found)?,
+            None => self.made_target(path, found)?,
             Some((above, Put::Mask(mask))) => {
                 let below = path.strip_prefix(&above).unwrap_or(path);
                 let at = mask.join(below);
@@ -305,8 +318,8 @@ impl Tree {
         path.ancestors().skip(1).find_map(|above| Some((above.to_path_buf(), self.put.get(above)?.clone())))
     }
 
-    fn made_target(&mut self, root: &str, path: &Path, found: Found) -> Result<Target, SandboxError> {
-        let at = in_memory(Path::new(root), path);
+    fn made_target(&mut self, path: &Path, found: Found) -> Result<Target, SandboxError> {
+        let at = in_memory(Path::new("root"), path);
         self.make_way(&at, found, 0o755);
         Ok(Target::Path(relative(path)?, None))
     }

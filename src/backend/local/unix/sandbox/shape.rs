@@ -7,19 +7,11 @@ use super::raw::RulesetAttributes;
 /// Everything that the child sets up before the command runs.
 #[derive(Debug)]
 pub(super) struct Shape {
-    pub(super) kind: Kind,
+    /// What stands between the command and the machine, besides the filter and Landlock: namespaces of its own, or nothing.
+    pub(super) namespaces: Option<Box<Namespaces>>,
     /// The filter of system calls.
     pub(super) filter: Vec<libc::sock_filter>,
     pub(super) landlock: Option<Landlock>,
-}
-
-/// What stands between the command and the machine, besides the filter and Landlock.
-#[derive(Debug)]
-pub(super) enum Kind {
-    /// Nothing.
-    Bare,
-    /// Namespaces of its own.
-    Namespaces(Box<Namespaces>),
 }
 
 /// Namespaces, and what is in them.
@@ -132,10 +124,7 @@ pub(super) enum At {
 impl Shape {
     /// The namespaces, if there are any.
     pub(super) fn namespaces(&self) -> Option<&Namespaces> {
-        match &self.kind {
-            Kind::Bare => None,
-            Kind::Namespaces(namespaces) => Some(namespaces),
-        }
+        self.namespaces.as_deref()
     }
 }
 

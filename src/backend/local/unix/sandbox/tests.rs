@@ -321,7 +321,7 @@ async fn a_part_of_proc_that_was_taken_away_before_the_start_is_not_missed() {
     for kernel in kernels_with_mounts() {
         let mut plan = prepared(&kernel, &read_only(), Walls::default());
         let shape = Arc::get_mut(&mut plan.shape).unwrap();
-        let shape::Kind::Namespaces(namespaces) = &mut shape.kind else { panic!("it has some") };
+        let Some(namespaces) = &mut shape.namespaces else { panic!("it has some") };
         if let shape::Proc::Fresh { read_only } = &mut namespaces.proc {
             read_only.insert(0, c"/proc/of-a-module".into());
         }
@@ -453,7 +453,9 @@ fn ordinary_users_get_the_same() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = directory.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: what a child of some other test inherited from this one would keep the copy busy.
+    let copied = std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     let module = module_path!().split_once("::").unwrap().1;
     let output = std::process::Command::new(&program)
         .args([module, "--skip", "ordinary_users_get_the_same"])
