@@ -72,12 +72,12 @@
 //! | on macOS | |
 //! | --- | --- |
 //! | the policy | is tried before the command is started; one that the system does not take, or an executor that is in a sandbox itself, is an error of the start |
-//! | the command | is the process that was started: exit status, signals, terminal, directory and environment are its own. A program that cannot be executed is an error of the start, also if the policy forbids it |
+//! | the command | is the process that was started: exit status, signals, terminal and directory are its own. A program that cannot be executed is an error of the start, also if the policy forbids it |
 //! | `arg0` | is refused if it is not the program's name: `sandbox-exec` cannot give another one |
 //! | variables whose names begin with `DYLD_` | do not reach the command: the system takes them from what it starts itself, and `sandbox-exec` is that |
 //! | patterns | also cover files that appear later. What matches at the start keeps its directories in place; a directory that holds a later match can be moved to where the pattern does not match |
 //! | roots, and directories on the way to something that is not writable | cannot be moved or removed |
-//! | missing protected names | are held by the policy in every spelling; nothing is made in their place. They are compared at the end, and what appeared is reported |
+//! | missing protected names | are held by the policy in capitals and small letters; nothing is made in their place. They are compared at the end, and what appeared is reported |
 //! | what the command leaves behind | is killed with its process group; a descendant that has left the group lives on, in the sandbox |
 //! | the network through a proxy | outbound to the given loopback ports only |
 //! | one wall | where Linux has two |

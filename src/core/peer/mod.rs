@@ -23,7 +23,7 @@
 //! Order of polling: [`Peer::poll_action`] until none, [`Peer::poll_transmit`] while the connection takes messages, then
 //! [`Peer::poll_timeout`]. Any input may make work for all three.
 //!
-//! Rules beyond those of [`ProcessLog`](super::replay::ProcessLog) and [`StdinQueue`]:
+//! Rules beyond those of [`ProcessLog`](super::replay::ProcessLog) and [`StdinQueue`](super::stdin_queue::StdinQueue):
 //!
 //! - Requests that name one process take effect in the order in which they came. While it is being started they wait;
 //!   a terminate does not wait but cancels the start. A waiting read delays nothing.

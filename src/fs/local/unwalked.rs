@@ -44,7 +44,7 @@ fn decide(class: Class, purpose: Purpose) -> Result<(), SandboxError> {
             let system = std::env::consts::OS;
             Err(SandboxError::unavailable(
                 format!("calls about files that an intent allows by their paths are not decided about on {system}"),
-                "read under an intent that lets everything be read, and change files by a command in a sandbox",
+                "read under an intent that lets everything be read, and make changes without an intent, where they may be made so",
             ))
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn admit(bound: &Bound, managed: bool, accept_partial: bool) -> Resul
         return refuse(
             "a writable directory would need access control entries that stay on it and on all that is in it when the command has \
              ended, and this version makes none",
-            "let nothing be written, and write by calls about files",
+            "let nothing be written, and write by calls about files that have no intent",
         );
     }
     let mut lacks = vec![

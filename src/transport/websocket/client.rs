@@ -92,7 +92,7 @@ impl fmt::Debug for ConnectOptions {
 }
 
 /// Connects to a server at a URL such as `ws://127.0.0.1:4711`, or with the feature `tls` `wss://host/path`. Certificates are
-/// checked by what the platform trusts, and [`ConnectOptions::extra_root`] with it.
+/// checked by what the platform trusts, and `ConnectOptions::extra_root` with it.
 ///
 /// # Errors
 ///
