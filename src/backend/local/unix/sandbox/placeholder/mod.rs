@@ -244,7 +244,7 @@ impl Shared {
             Err(_) => return Ok(None),
         };
         let is_there = || Ok::<_, io::Error>(Identity::at(path)? == Some(id) && Identity::of_open(&open)? == id);
-        if !is_like_a_placeholder(path) || !self.is_written_down(path, id, None) {
+        if !self.is_a_placeholder(path, id) {
             // It is somebody's own, unless it went while it was looked at.
             return if is_there()? { Ok(None) } else { Err(io::ErrorKind::NotFound.into()) };
         }
@@ -264,6 +264,23 @@ impl Shared {
                 Err(error)
             }
         }
+    }
+
+    /// Whether it is one of some executor. Journals are read one after the other: an owner who has taken it over after his was
+    /// read, from one who gave it up before his was, is missed. So a look that finds no owner is repeated.
+    fn is_a_placeholder(&self, path: &Path, id: Identity) -> bool {
+        for look in 0..LOOKS {
+            if !is_like_a_placeholder(path) {
+                return false;
+            }
+            if self.is_written_down(path, id, None) {
+                return true;
+            }
+            if look + 1 < LOOKS {
+                std::thread::sleep(LOOK_PAUSE);
+            }
+        }
+        false
     }
 
     fn make(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
@@ -634,6 +651,10 @@ const ATTEMPTS: usize = 64;
 /// 5 s in all: more than anybody needs who is not held up.
 const LOCK_ATTEMPTS: u32 = 2_500;
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often journals are read for an owner, where there is something that may be a placeholder.
+const LOOKS: u32 = 5;
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

@@ -559,7 +559,7 @@ fn executors_that_come_and_go_on_one_root_leave_nothing_behind() {
                 let executor = scene.executor();
                 for _ in 0..200 {
                     let held = scene.hold(&executor);
-                    assert_eq!(placed(&held), 2);
+                    assert_eq!(placed(&held), 2, "{held:?}");
                     assert!(held.changed().is_empty());
                 }
             });
