@@ -111,8 +111,8 @@
 //!
 //! A command that writes, reads or connects where it should not, by mistake or because somebody talked an agent into it: files
 //! outside the roots and their modes, owners, times and attributes; denied paths by any name; metadata directories whose
-//! content other programs execute; other processes, their environment and memory; sockets, abstract names and shared memory
-//! outside; the input queue of a terminal; descendants that outlive their command.
+//! content other programs execute; other processes, their environment and memory, also by calls about files; sockets, abstract
+//! names and shared memory outside; the input queue of a terminal; descendants that outlive their command.
 //!
 //! # What it does not
 //!

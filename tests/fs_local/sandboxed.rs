@@ -511,6 +511,58 @@ async fn what_is_readable_and_appears_later_can_be_read() {
     assert_eq!(read(&*files, later.join("f")).await.unwrap(), b"x");
 }
 
+/// What a sandboxed process does not see of others, calls about files do not show either: the executor's memory would lead
+/// around every denial.
+#[tokio::test]
+async fn processes_and_the_kernel_are_no_files() {
+    let scene = Scene::new();
+    let own = PathBuf::from(format!("/proc/{}", std::process::id()));
+    symlink("/proc/self", scene.w.join("self")).unwrap();
+    symlink("/proc/self/environ", scene.w.join("environ")).unwrap();
+    let all_but = SandboxIntent::no_network().cwd(uri(&scene.w)).deny(uri(&scene.w.join("secret")));
+    for intent in [scene.ro(), scene.ww(), scene.deny(), all_but.clone()] {
+        let files = under(intent.clone());
+        for path in [
+            own.join("mem"),
+            own.join("environ"),
+            own.join("maps"),
+            "/proc/self/mem".into(),
+            "/proc/self/environ".into(),
+            "/proc/thread-self/environ".into(),
+            "/proc/self/root/etc/passwd".into(),
+            "/proc/1/environ".into(),
+            scene.w.join("self/environ"),
+            scene.w.join("environ"),
+        ] {
+            // Of what the system reaches by the links of procfs, only the file itself counts.
+            if path.starts_with("/proc/self/root") && matches!(intent, ref of if *of == scene.ro() || *of == scene.ww())
+            {
+                continue;
+            }
+            denied(read(&*files, &path).await);
+            denied(files.open(path.clone().into(), OpenMode::Read).await);
+            let error = files.open(path.clone().into(), OpenMode::Update).await.unwrap_err();
+            let read_only = os_code(&error) == READ_ONLY;
+            assert!(read_only || matches!(error, FsError::PermissionDenied { .. }), "{}: {error:?}", path.display());
+            // A link is copied as one.
+            if !path.is_symlink() {
+                let copied = copy(&*files, &path, scene.w.join("copied")).await;
+                assert!(copied.is_err(), "{}", path.display());
+            }
+        }
+        assert!(!scene.w.join("copied").exists());
+        assert!(read(&*files, "/proc/version").await.is_ok());
+    }
+    let files = under(all_but);
+    for path in ["/proc/sys/kernel/domainname", "/sys/power/state", "/dev/ptmx", "/dev/kmsg"] {
+        read_only(files.open(path.into(), OpenMode::Update).await);
+        read_only(write(&*files, path, "").await);
+    }
+    read_only(mkdir(&*files, "/dev/new", false).await);
+    write(&*files, "/dev/null", "gone").await.unwrap();
+    write(&*files, scene.o.join("f"), "x").await.unwrap();
+}
+
 #[tokio::test]
 async fn a_handle_was_checked_when_it_was_opened() {
     let scene = Scene::new();

@@ -139,6 +139,8 @@ fn copy_entry(from: &mut Tree, to: &mut Tree, name: &OsStr, rules: &dyn Rules) -
             Ok(true)
         }
         Kind::File => {
+            rules.within(from_dir, from.pointed()).map_err(failed)?;
+            rules.within(to_dir, to.pointed()).map_err(|error| FsError::from_io("create", to.pointed(), error))?;
             let file = from_dir.open_file(name, Access::Read).map_err(failed)?;
             copy_file(&file, from.pointed(), to.pointed(), At::Tree(to_dir, name))?;
             Ok(false)

@@ -109,6 +109,13 @@ pub(super) fn open_file_without_symlinks(path: &Path) -> io::Result<File> {
 /// The permission bits of a new file, less what the process's mask takes away.
 pub(super) const NEW_FILE_MODE: u32 = 0o666;
 
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Dir {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// An open directory. It is only a place to start from: on Linux it needs no permission to read.
 #[derive(Debug)]
 pub(super) struct Dir(OwnedFd);

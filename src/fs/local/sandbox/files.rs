@@ -15,6 +15,7 @@ use super::super::write::{self, Site};
 use super::super::{handle, read};
 use super::guard::{Guard, Sight};
 use super::resolve::{Links, Place, Refusal, resolve};
+use super::system;
 use crate::fs::{CreateDirectoryOptions, DirectoryEntry, FsError, Metadata, OpenMode, Symlinks, WriteOptions};
 use crate::path_uri::PathUri;
 
@@ -49,7 +50,22 @@ pub(super) fn read(guard: &Guard, path: &Path, symlinks: Symlinks, limit: u64) -
 
 /// A file whose path is canonical and readable: most are.
 fn open_at_once(guard: &Guard, path: &Path) -> Option<File> {
-    if guard.sight(path).is_readable() { os::open_file_without_symlinks(path).ok() } else { None }
+    if !guard.sight(path).is_readable() {
+        return None;
+    }
+    os::open_file_without_symlinks(path).ok().filter(|file| !system::is_elsewhere(file, path))
+}
+
+/// Reads a file where all can be read, which leaves it to the system how to reach it.
+pub(super) fn read_any(path: &Path, symlinks: Symlinks, limit: u64) -> Result<Bytes, FsError> {
+    read::read_opened(open_any(path, symlinks)?, path, limit)
+}
+
+/// Opens a file to read where all can be read.
+pub(super) fn open_any(path: &Path, symlinks: Symlinks) -> Result<File, FsError> {
+    let (file, _) = read::open(path, symlinks)?;
+    system::check_file(&file).map_err(|error| FsError::from_io("open", path, error))?;
+    Ok(file)
 }
 
 fn open_to_read(guard: &Guard, path: &Path, place: Place) -> Result<File, FsError> {

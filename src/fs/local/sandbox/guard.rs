@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::super::os::Dir;
 use super::super::rules::Rules;
+use super::system::{self, Limit};
 use crate::sandbox::{Access, Bound};
 
 /// Decides by canonical paths.
@@ -53,6 +55,17 @@ impl Guard {
     }
 
     pub(super) fn sight(&self, path: &Path) -> Sight {
+        let sight = self.sight_of_file(path);
+        match (Limit::of(path), sight) {
+            (Limit::Read | Limit::Nothing, Sight::Hidden) | (Limit::None, _) => sight,
+            (Limit::Read, Sight::Writable) => Sight::Readable,
+            (Limit::Read, _) => sight,
+            (Limit::Nothing, Sight::Leads) => Sight::Hidden,
+            (Limit::Nothing, _) => Sight::Shut,
+        }
+    }
+
+    fn sight_of_file(&self, path: &Path) -> Sight {
         match self.bound.access(path) {
             Some(Access::Write) => Sight::Writable,
             Some(Access::Read) => Sight::Readable,
@@ -146,5 +159,9 @@ impl Rules for Guard {
             Sight::Shut | Sight::ShutButLeads => Err(Errno::ACCESS.into()),
             Sight::Hidden => Err(Errno::NOENT.into()),
         }
+    }
+
+    fn within(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        system::check_directory(dir, path)
     }
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::super::os::{Dir, Kind, Look};
 use super::super::path::split;
+use super::super::rules::Rules as _;
 use super::guard::Guard;
 use crate::fs::{FsError, Symlinks};
 
@@ -99,10 +100,12 @@ impl Refusal {
 
 /// Resolves a path without dots.
 pub(super) fn resolve(guard: &Guard, path: &Path, links: Links) -> Result<Place, Refusal> {
-    if let Some(place) = at_once(guard, path) {
-        return Ok(place);
-    }
-    Walk::new(guard, path, links)?.run()
+    let place = match at_once(guard, path) {
+        Some(place) => place,
+        None => Walk::new(guard, path, links)?.run()?,
+    };
+    guard.within(&place.dir, &place.path)?;
+    Ok(place)
 }
 
 /// The place of a path without links, which most are: the system finds the directory in one step. The path then is the
