@@ -198,14 +198,21 @@ impl Plans {
         let wall = Wall::of(bound);
         let objects = wall.paths().map(Look::at).collect();
         let key = CrewKey { wall, objects };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = state.crews.iter().position(|(of, _)| *of == key).and_then(|at| state.crews.remove(at));
+        let take = |state: &mut State| {
+            let at = state.crews.iter().position(|(of, _)| *of == key)?;
+            state.crews.remove(at).map(|(_, crew)| crew)
+        };
+        let known = take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         let crew = match known {
-            Some((_, crew)) => crew,
+            Some(crew) => crew,
+            // Without the lock: a path may be on a file system that does not answer.
             None => Arc::new(Crew::new(&key.wall, most).map_err(|error| {
                 SandboxError::preparation(format!("the rules for its paths cannot be made: {error}"))
             })?),
         };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have made one meanwhile.
+        let crew = take(&mut state).unwrap_or(crew);
         state.crews.push_front((key, Arc::clone(&crew)));
         state.crews.truncate(MOST_CREWS);
         Ok(crew)
