@@ -589,6 +589,53 @@ async fn links_can_be_refused_under_an_intent() {
 }
 
 #[tokio::test]
+async fn of_what_is_hidden_not_even_that_it_is_a_link_can_be_told() {
+    let scene = Scene::new();
+    symlink("f", scene.o.join("link")).unwrap();
+    let files = under(SandboxIntent::minimal_write([uri(&scene.w)]).cwd(uri(&scene.w)));
+    for name in ["link", "f", "none"] {
+        hidden(files.metadata(scene.o.join(name).into(), Symlinks::Refuse).await);
+        let options = ReadOptions::new().symlinks(Symlinks::Refuse);
+        hidden(files.read(scene.o.join(name).into(), options).await);
+    }
+}
+
+/// Each name of a path is asked about, so that a longer one than the system takes would take long.
+#[tokio::test]
+async fn a_path_that_is_too_long_is_refused_as_the_system_does() {
+    const TOO_LONG: Option<i32> = Some(36);
+    let scene = Scene::new();
+    let long = scene.w.join("a/".repeat(40_000));
+    let files = under(scene.deny());
+    for error in [
+        mkdir(&*files, &long, true).await.unwrap_err(),
+        read(&*files, &long).await.unwrap_err(),
+        write(&*files, &long, "x").await.unwrap_err(),
+        remove(&*files, &long).await.unwrap_err(),
+        copy(&*files, scene.w.join("f"), &long).await.unwrap_err(),
+        files.metadata(long.as_path().into(), Symlinks::Follow).await.unwrap_err(),
+    ] {
+        assert_eq!(os_code(&error), TOO_LONG, "{error:?}");
+    }
+    assert!(!scene.w.join("a").exists());
+}
+
+#[tokio::test]
+async fn a_link_that_goes_up_and_down_again_and_again_is_given_up() {
+    let scene = Scene::new();
+    let deep = scene.w.join("d/".repeat(1000));
+    let files = under(scene.deny());
+    mkdir(&*files, &deep, true).await.unwrap();
+    symlink("x/../".repeat(800), deep.join("long")).unwrap();
+    fs::create_dir(deep.join("x")).unwrap();
+    assert_eq!(read(&*files, scene.w.join("d/../f")).await.unwrap(), b"f");
+    symlink(format!("{}w/f", "../".repeat(1001)), deep.join("out")).unwrap();
+    assert_eq!(read(&*files, deep.join("out")).await.unwrap(), b"f");
+    let error = read(&*files, deep.join("long/f")).await.unwrap_err();
+    assert_eq!(os_code(&error), Some(40), "{error:?}");
+}
+
+#[tokio::test]
 async fn a_copy_keeps_modes_and_stops_at_what_is_denied() {
     let scene = Scene::new();
     let files = under(scene.deny());

@@ -100,6 +100,9 @@ impl Refusal {
 
 /// Resolves a path without dots.
 pub(super) fn resolve(guard: &Guard, path: &Path, links: Links) -> Result<Place, Refusal> {
+    if path.as_os_str().len() > MAX_PATH_BYTES {
+        return Err(Errno::NAMETOOLONG.into());
+    }
     let place = match at_once(guard, path) {
         Some(place) => place,
         None => Walk::new(guard, path, links)?.run()?,
@@ -131,6 +134,8 @@ struct Walk<'a> {
     links: Links,
     /// Links that were followed, and names that were exchanged.
     detours: usize,
+    /// Names that were looked at, some of them again.
+    steps: usize,
     dir: Dir,
     path: PathBuf,
     rest: VecDeque<Step>,
@@ -152,7 +157,7 @@ struct End {
 impl<'a> Walk<'a> {
     fn new(guard: &'a Guard, path: &Path, links: Links) -> io::Result<Self> {
         let rest = steps(path, false).collect();
-        Ok(Self { guard, links, detours: 0, dir: root()?, path: "/".into(), rest, is_link: false })
+        Ok(Self { guard, links, detours: 0, steps: 0, dir: root()?, path: "/".into(), rest, is_link: false })
     }
 
     fn run(mut self) -> Result<Place, Refusal> {
@@ -175,6 +180,13 @@ impl<'a> Walk<'a> {
         }
         let is_last = self.rest.is_empty();
         let path = self.path.join(&step.name);
+        self.steps += 1;
+        if path.as_os_str().len() > MAX_PATH_BYTES {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        if self.steps > MAX_STEPS {
+            return Err(Errno::LOOP.into());
+        }
         let sight = self.guard.sight(&path);
         // Nothing is looked at of which not even the existence is to be known.
         if !is_last && !self.guard.is_alias(&path) {
@@ -218,10 +230,11 @@ impl<'a> Walk<'a> {
     }
 
     fn follow(&mut self, step: &Step, path: &Path, is_last: bool) -> Result<(), Refusal> {
+        // First, since what is hidden is no link either.
+        self.guard.follow(path)?;
         if self.links == Links::Refuse {
             return Err(Refusal::Link { last: is_last && !step.linked });
         }
-        self.guard.follow(path)?;
         self.detour()?;
         let target = match self.dir.read_link(&step.name) {
             // It was exchanged for something that is no link.
@@ -241,9 +254,14 @@ impl<'a> Walk<'a> {
 
     /// Begins anew, down to the directory above: what now lies above by its name may be another one.
     fn go_up(&mut self) -> io::Result<()> {
+        let mut levels = 1;
+        while self.rest.front().is_some_and(|step| step.name == "..") {
+            self.rest.pop_front();
+            levels += 1;
+        }
         self.dir = root()?;
         let path = std::mem::replace(&mut self.path, "/".into());
-        self.push(path.parent().unwrap_or(&path));
+        self.push(path.ancestors().nth(levels).unwrap_or(Path::new("/")));
         Ok(())
     }
 
@@ -293,3 +311,8 @@ fn steps(path: &Path, linked: bool) -> impl Iterator<Item = Step> {
 
 /// As many links as Linux follows, and as many exchanges besides.
 const DETOURS: usize = 40;
+
+/// Of the longest path, as the system has it. What is asked of the policy costs more the deeper a path is.
+const MAX_PATH_BYTES: usize = 4095;
+/// Four times as many names as fit in the longest path: each `..` of a link begins anew at the root directory.
+const MAX_STEPS: usize = 8192;
