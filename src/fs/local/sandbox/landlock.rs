@@ -48,7 +48,7 @@ impl Wall {
 
     /// The rules, as the kernel has them. What does not exist has none. None where the kernel has no Landlock.
     pub(super) fn build(&self) -> io::Result<Option<Ruleset>> {
-        match abi() {
+        match abi()? {
             Some(abi) => self.build_for(abi).map(Some),
             None => Ok(None),
         }
@@ -125,26 +125,45 @@ impl Ruleset {
     }
 }
 
-/// The kernel's version of the interface. None if there is none that works, which is found out once.
-fn abi() -> Option<i32> {
+/// The kernel's version of the interface. None if there is none that works, which is found out once. That it cannot be found
+/// out now, for want of memory or descriptors, decides nothing.
+fn abi() -> io::Result<Option<i32>> {
     static ABI: OnceLock<Option<i32>> = OnceLock::new();
-    *ABI.get_or_init(|| {
-        // SAFETY: with this flag, the call takes no pointer and no size.
-        let version =
-            unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
-        let version = check(version).ok().filter(|version| *version >= 1)?;
-        // It may be known and yet not work: forbidden by a filter, or used up by the layers of those who started us.
-        let works = move || Ruleset::new(write_rights(version))?.restrict_this_thread();
-        let tried = std::thread::Builder::new().name("longarm-probe".into()).spawn(works);
-        let works = tried.ok()?.join().is_ok_and(|tried| tried.is_ok());
-        works.then_some(version)
-    })
+    if let Some(abi) = ABI.get() {
+        return Ok(*abi);
+    }
+    let abi = decided(find_abi())?;
+    Ok(*ABI.get_or_init(|| abi))
+}
+
+fn find_abi() -> io::Result<i32> {
+    // SAFETY: with this flag, the call takes no pointer and no size.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    let version = check(version)?;
+    // It may be known and yet not work: forbidden by a filter, or used up by the layers of those who started us.
+    let works = move || Ruleset::new(write_rights(version))?.restrict_this_thread();
+    let tried = std::thread::Builder::new().name("longarm-probe".into()).spawn(works)?;
+    tried.join().map_err(|_| io::Error::other("the thread that tries Landlock panicked"))??;
+    Ok(version)
+}
+
+/// What an attempt says for good.
+fn decided(found: io::Result<i32>) -> io::Result<Option<i32>> {
+    match found {
+        Ok(version) => Ok((version >= 1).then_some(version)),
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM | libc::E2BIG)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether there is a second wall on this machine.
 #[cfg(test)]
 pub(super) fn is_there() -> bool {
-    abi().is_some()
+    abi().unwrap().is_some()
 }
 
 fn check(result: i64) -> io::Result<i32> {
@@ -179,3 +198,20 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 /// Those that mean something for what is no directory.
 const OF_FILES: u64 = WRITE_FILE | 1 << 2 | TRUNCATE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passing_shortage_decides_nothing() {
+        let failed = |code| decided(Err(io::Error::from_raw_os_error(code)));
+        for code in [libc::ENOSYS, libc::EOPNOTSUPP, libc::EPERM, libc::E2BIG] {
+            assert_eq!(failed(code).unwrap(), None);
+        }
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN] {
+            assert_eq!(failed(code).unwrap_err().raw_os_error(), Some(code));
+        }
+        assert_eq!((decided(Ok(7)).unwrap(), decided(Ok(0)).unwrap()), (Some(7), None));
+    }
+}
