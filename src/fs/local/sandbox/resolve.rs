@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         }
         self.dir = root()?;
         let path = std::mem::replace(&mut self.path, "/".into());
-        self.push(path.ancestors().nth(levels).unwrap_or(Path::new("/")));
+        self.push(path.ancestors().nth(levels).unwrap_or_else(|| Path::new("/")));
         Ok(())
     }
 
