@@ -64,15 +64,15 @@ impl Crew {
             drop(slot);
             // Nobody may wait any more.
             drop(tell.send(result));
-        }))
-        .map_err(|error| cannot_restrict(&error))?;
+        }));
         told.await.unwrap_or_else(|_| {
             let source = io::Error::other("the call panicked");
             Err(FsError::Os { op: "use", path: "".into(), source: Arc::new(source) })
         })
     }
 
-    fn submit(&self, job: Job) -> io::Result<()> {
+    /// Whoever waits is told, also if there is no thread for it.
+    fn submit(&self, job: Job) {
         let mut state = self.shared.state();
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() && state.threads < self.most {
@@ -84,16 +84,15 @@ impl Crew {
                 let mut state = self.shared.state();
                 state.threads -= 1;
                 // Another thread will do it, if there is one.
-                if state.threads == 0 {
-                    state.jobs.clear();
-                    return Err(error);
-                }
+                let stranded = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
+                drop(state);
+                let error = Arc::new(error);
+                stranded.into_iter().for_each(|job| job(Err(Arc::clone(&error))));
             }
-            return Ok(());
+            return;
         }
         drop(state);
         self.shared.wake.notify_one();
-        Ok(())
     }
 }
 
@@ -111,11 +110,25 @@ impl Shared {
     }
 
     fn work(&self) {
-        let wall = self.ruleset.as_ref().map_or(Ok(()), Ruleset::restrict_this_thread).map_err(Arc::new);
+        self.serve(&self.ruleset.as_ref().map_or(Ok(()), Ruleset::restrict_this_thread).map_err(Arc::new));
+    }
+
+    fn serve(&self, wall: &Result<(), Arc<io::Error>>) {
         while let Some(job) = self.next() {
             // One call is not to end whoever made others; who waits for it hears that it is gone.
             drop(catch_unwind(AssertUnwindSafe(|| job(wall.clone()))));
+            if wall.is_err() && self.leave() {
+                return;
+            }
         }
+    }
+
+    /// A thread that can only refuse leaves the rest to others, if there are any, or to those that come.
+    fn leave(&self) -> bool {
+        let mut state = self.state();
+        let leaves = state.threads > 1 || state.jobs.is_empty();
+        state.threads -= usize::from(leaves);
+        leaves
     }
 
     fn next(&self) -> Option<Job> {
@@ -155,3 +168,38 @@ fn cannot_restrict(error: &io::Error) -> SandboxError {
 
 /// How long a thread waits for something to do. 10 s.
 const IDLE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(threads: usize, jobs: usize) -> (Shared, Arc<Mutex<Vec<bool>>>) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let job = |told: &Arc<Mutex<Vec<bool>>>| -> Job {
+            let told = Arc::clone(told);
+            Box::new(move |wall| told.lock().unwrap().push(wall.is_ok()))
+        };
+        let state = State { jobs: (0..jobs).map(|_| job(&told)).collect(), threads, idle: 0, closed: true };
+        (Shared { ruleset: None, state: Mutex::new(state), wake: Condvar::new() }, told)
+    }
+
+    fn failed() -> Result<(), Arc<io::Error>> {
+        Err(Arc::new(io::Error::from(io::ErrorKind::OutOfMemory)))
+    }
+
+    #[test]
+    fn a_thread_that_cannot_restrict_itself_refuses_one_call_and_leaves_the_rest_to_others() {
+        let (shared, told) = shared(2, 3);
+        shared.serve(&failed());
+        assert_eq!((&told.lock().unwrap()[..], shared.state().threads), (&[false][..], 1));
+        shared.serve(&Ok(()));
+        assert_eq!((&told.lock().unwrap()[..], shared.state().threads), (&[false, true, true][..], 0));
+    }
+
+    #[test]
+    fn the_last_thread_leaves_nobody_without_an_answer() {
+        let (shared, told) = shared(1, 3);
+        shared.serve(&failed());
+        assert_eq!((&told.lock().unwrap()[..], shared.state().threads), (&[false; 3][..], 0));
+    }
+}

@@ -122,19 +122,24 @@ pub(super) fn copy(
     options: CopyOptions,
     wanted: &Wanted,
 ) -> Result<(), FsError> {
-    at_place(guard, "copy", source, Links::KeepLast, |place| {
-        copy_from(guard, source, place, destination, options, wanted)
-    })
+    let trees = at_place(guard, "copy", source, Links::KeepLast, |place| {
+        copy_from(guard, source, place, destination, options)
+    })?;
+    match trees {
+        // Once: what is exchanged within a tree is no reason to begin all of it again.
+        Some((from, to)) => copy_tree(from, to, guard, wanted),
+        None => Ok(()),
+    }
 }
 
+/// Copies what is one thing; of a directory, the two trees of which one is yet to be copied into the other.
 fn copy_from(
     guard: &Guard,
     source: &Path,
     place: Place,
     destination: &Path,
     options: CopyOptions,
-    wanted: &Wanted,
-) -> Result<(), FsError> {
+) -> Result<Option<(Tree, Tree)>, FsError> {
     let failed = |error| FsError::from_io("copy", source, error);
     guard.read(&place.path).map_err(failed)?;
     let place = place.in_directory().map_err(failed)?;
@@ -145,11 +150,11 @@ fn copy_from(
             let (to, beside) = to_write(guard, destination, to)?;
             // Opening it to write may not be allowed by the system, and is not needed.
             if to.look.is_some_and(|to| place.look.is_some_and(|from| from.id == to.id)) {
-                return Ok(());
+                return Ok(None);
             }
             let from = place.dir.open_file(&place.name, Access::Read).map_err(failed)?;
             let site = Site { dir: &to.dir, name: &to.name, beside };
-            copy_file(&from, source, destination, At::Site(site))
+            copy_file(&from, source, destination, At::Site(site)).map(|()| None)
         }
         Kind::Symlink => {
             let to = resolve(guard, destination, Links::KeepLast);
@@ -157,21 +162,16 @@ fn copy_from(
             let refused = |error| FsError::from_io("create", destination, error);
             guard.change_name(&to.path).map_err(refused)?;
             let to = to.in_directory().map_err(refused)?;
-            copy_symlink(&place.dir, &place.name, source, &to.dir, &to.name, destination)
+            copy_symlink(&place.dir, &place.name, source, &to.dir, &to.name, destination).map(|()| None)
         }
-        Kind::Directory if options.recursive => copy_directory(guard, &place, source, destination, wanted),
+        Kind::Directory if options.recursive => trees(guard, &place, source, destination).map(Some),
         Kind::Directory => Err(InvalidFsRequest::CopyOfDirectory { path: source.into() }.into()),
         Kind::Device | Kind::Other => Err(InvalidFsRequest::CopyOfSpecial { path: source.into() }.into()),
     }
 }
 
-fn copy_directory(
-    guard: &Guard,
-    place: &Place,
-    source: &Path,
-    destination: &Path,
-    wanted: &Wanted,
-) -> Result<(), FsError> {
+/// A directory, and the one that it is to be copied into, which is made.
+fn trees(guard: &Guard, place: &Place, source: &Path, destination: &Path) -> Result<(Tree, Tree), FsError> {
     let failed = |error| FsError::from_io("copy", source, error);
     let from = place.dir.open_directory(&place.name).map_err(failed)?;
     let to = resolve(guard, destination, Links::Follow).map_err(|refusal| refusal.of("create", destination))?;
@@ -190,7 +190,7 @@ fn copy_directory(
         return Err(into_itself());
     }
     let from = Tree::new(&place.path, from).map_err(failed)?;
-    copy_tree(from, Tree::new(&to_path, to).map_err(refused)?, guard, wanted)
+    Ok((from, Tree::new(&to_path, to).map_err(refused)?))
 }
 
 fn is_same(one: &Dir, other: &Dir) -> io::Result<bool> {
