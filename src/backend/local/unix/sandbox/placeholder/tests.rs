@@ -467,11 +467,12 @@ fn child_executor() {
     out.flush().unwrap();
     // Until it is killed.
     loop {
-        drop(held);
-        held = hold(&executor, &root, Placeholder);
         if std::env::var_os("LONGARM_PLACEHOLDER_STILL").is_some() {
             std::thread::park();
+            continue;
         }
+        drop(held);
+        held = hold(&executor, &root, Placeholder);
     }
 }
 
