@@ -36,14 +36,11 @@ impl Forwarders {
 async fn forward(listener: TcpListener, port: u16, room: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     loop {
-        // The next one waits in the listener's queue until there is room.
-        let next = async {
-            let room = Arc::clone(&room).acquire_owned().await;
-            (room, listener.accept().await)
-        };
         tokio::select! {
-            (room, accepted) = next => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((inside, _)) => {
+                    // Those behind it wait in the listener's queue. A port to which nobody connects takes no room.
+                    let room = Arc::clone(&room).acquire_owned().await;
                     connections.spawn(async move {
                         pass(inside, port).await;
                         drop(room);
@@ -81,6 +78,26 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn ports_to_which_nobody_connects_take_no_room_from_others() {
+        let outside = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = outside.local_addr().unwrap().port();
+        let room = Arc::new(Semaphore::new(1));
+        let (mut addresses, mut forwarding) = (Vec::new(), JoinSet::new());
+        for _ in 0..3 {
+            let inside = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            addresses.push(inside.local_addr().unwrap());
+            forwarding.spawn(forward(inside, port, Arc::clone(&room)));
+        }
+        // The last first: the others have been waiting for longer.
+        for address in addresses.into_iter().rev() {
+            let client = TcpStream::connect(address).await.unwrap();
+            let (mut server, _) = tokio::time::timeout(PATIENCE, outside.accept()).await.unwrap().unwrap();
+            drop(client);
+            tokio::time::timeout(PATIENCE, server.read(&mut [0; 1])).await.unwrap().unwrap();
+        }
+    }
 
     #[tokio::test]
     async fn connections_beyond_the_bound_wait_until_others_end() {
