@@ -117,7 +117,8 @@ impl Work {
         }
         // Last, since it can be a long walk.
         bound.expand_globs(&HostPaths)?;
-        let plan = os::sandbox::prepare(&Arc::new(bound.clone()), settings, self.managed.as_ref())?;
+        let bound = Arc::new(bound);
+        let plan = os::sandbox::prepare(&bound, settings, self.managed.as_ref())?;
         let mut enforcement = plan.enforcement().clone();
         for (path, why) in held.iter().flat_map(os::sandbox::Held::unheld) {
             if bound.protected.iter().any(|name| name.path == path && name.access == Access::Deny) {

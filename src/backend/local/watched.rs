@@ -84,8 +84,8 @@ impl Held {
         changed.map(|name| name.path.as_path()).collect()
     }
 
-    /// If names are to be checked only, moves what appeared under one that did not exist at the start out of the way: into the executor's own directory, if
-    /// it has one, or else beside the name. Returns what was moved, and to where.
+    /// If names are to be checked only, moves what appeared under one that did not exist at the start out of the way: into the
+    /// executor's own directory, if it has one, or else beside the name. Returns what was moved, and to where.
     pub(super) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
         let appeared = self.names.iter().filter(|name| self.moves && name.before.is_none());
         appeared.filter_map(|name| Some((name.path.as_path(), self.move_away(&name.path)?))).collect()

@@ -91,7 +91,8 @@ impl SandboxPlan {
 }
 
 /// Plans the sandbox for a process that the intent [admits](Bound::admits_process), with the loopback ports of the executor
-/// through which alone it reaches the network, if there are any. Blocks on the file system, and the first time on trying what the kernel allows.
+/// through which alone it reaches the network, if there are any. Blocks on the file system, and the first time on trying what
+/// the kernel allows.
 ///
 /// # Errors
 ///
