@@ -20,11 +20,14 @@
 //!   output goes first as it had bytes. So an event waits for at most one such answer that has not left yet. That is at
 //!   most as large as a message may be: see [`fit`].
 
+mod watch;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::watch::Watch;
 use super::Peer;
 use super::action::{Action, FileJob, FileKey, FileResult, Ticket};
 use super::fault::Fault;
@@ -37,9 +40,9 @@ use crate::fs::{
 };
 use crate::path_uri::PathUri;
 use crate::sandbox::{SandboxError, SandboxIntent};
-use crate::wire::fs::{self, MAX_HANDLE_ID_BYTES, MAX_WATCHED_PATHS, MissingChangedParams, WatchMissingParams};
+use crate::wire::fs::{self, MAX_HANDLE_ID_BYTES};
 use crate::wire::method::{self, Method};
-use crate::wire::{Base64, RequestId, codec, fs_error, symlinks};
+use crate::wire::{Base64, RequestId, fs_error, symlinks};
 
 /// What a connection has of files.
 #[derive(Debug, Default)]
@@ -122,20 +125,6 @@ impl WholeRead {
     }
 }
 
-#[derive(Debug)]
-struct Watch {
-    id: u64,
-    state: WatchState,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum WatchState {
-    Asking(Ticket),
-    Watching,
-    /// The client is to be told.
-    Changed,
-}
-
 impl Files {
     /// Whether the driver may hold something for it.
     pub(super) fn is_used(&self) -> bool {
@@ -153,7 +142,7 @@ impl Files {
     }
 
     pub(super) fn has_answer(&self) -> bool {
-        !self.answers.is_empty() || self.watch.as_ref().is_some_and(|watch| watch.state == WatchState::Changed)
+        !self.answers.is_empty() || self.watch.as_ref().is_some_and(Watch::has_changed)
     }
 
     /// Whether a large answer may leave before output.
@@ -164,12 +153,6 @@ impl Files {
     /// Output of this many bytes has left.
     pub(super) const fn note_output(&mut self, bytes: usize) {
         self.owed_bytes = self.owed_bytes.saturating_sub(bytes);
-    }
-
-    /// The notification that a watch has ended, once.
-    pub(super) fn take_changed(&mut self) -> Option<Bytes> {
-        let watch = self.watch.take_if(|watch| watch.state == WatchState::Changed)?;
-        Some(codec::encode_notification::<method::MissingChanged>(&MissingChangedParams { watch_id: watch.id }))
     }
 }
 
@@ -511,56 +494,6 @@ impl Peer {
         files.owed_bytes = message.len();
         self.admit_files();
         Some(message)
-    }
-
-    fn watch_missing(&mut self, call: Call, params: WatchMissingParams, sandbox: Option<Arc<SandboxIntent>>) {
-        let WatchMissingParams { watch_id, missing, present, .. } = params;
-        let Some(files) = self.connection.as_mut().map(|connection| &mut connection.files) else { return };
-        let rises = files.last_watch.is_none_or(|last| watch_id > last);
-        if rises {
-            files.last_watch = Some(watch_id);
-        }
-        // Whatever the answer is, the former watch ends; if it is still being set up, its own answer is no.
-        if let Some(Watch { state: WatchState::Asking(ticket), .. }) = files.watch.take()
-            && let Some(former) = files.running.remove(&ticket)
-        {
-            if former.begun {
-                files.given_up.insert(ticket);
-            }
-            self.answer(former.call, Reply::Watching(false));
-        }
-        if !rises || missing.is_empty() || missing.len() > MAX_WATCHED_PATHS {
-            self.actions.push_back(Action::Unwatch);
-            return self.answer(call, Reply::Watching(false));
-        }
-        let job = FileJob::Watch { watch: watch_id, missing, present };
-        let running = Running { sandbox, ..Running::new(call, method::WatchMissing::NAME, None) };
-        let ticket = self.run_job(running, job);
-        if let Some(connection) = &mut self.connection
-            && let Some(ticket) = ticket
-        {
-            connection.files.watch = Some(Watch { id: watch_id, state: WatchState::Asking(ticket) });
-        }
-    }
-
-    /// The paths of a watch may exist now.
-    pub(super) fn missing_changed(&mut self, watch_id: u64) {
-        let Some(connection) = &mut self.connection else { return };
-        if let Some(watch) = &mut connection.files.watch
-            && watch.id == watch_id
-            && watch.state == WatchState::Watching
-        {
-            watch.state = WatchState::Changed;
-        }
-    }
-}
-
-impl Files {
-    fn watch_answered(&mut self, ticket: Ticket, watching: bool) {
-        let Some(watch) = self.watch.take_if(|watch| watch.state == WatchState::Asking(ticket)) else { return };
-        if watching {
-            self.watch = Some(Watch { state: WatchState::Watching, ..watch });
-        }
     }
 }
 
