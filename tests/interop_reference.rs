@@ -9,6 +9,9 @@
 mod files;
 #[path = "interop_reference/http.rs"]
 mod http;
+#[cfg(target_os = "linux")]
+#[path = "interop_reference/sandbox.rs"]
+mod sandbox;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};

@@ -261,6 +261,8 @@ const TRANSCRIPTS: &[&str] = &[
     "fs_walk",
     "fs_watchMissing",
     "fs_writeFile",
+    #[cfg(target_os = "linux")]
+    "sandbox",
 ];
 
 /// What was there when the calls about files were recorded.
