@@ -3,6 +3,9 @@
 //! Needs the reference's program, named by the variable `LONGARM_REFERENCE`. Without it the tests say so and pass, but
 //! fail in CI on Linux, where it has to be there.
 
+#[cfg(target_os = "linux")]
+#[path = "interop_codex_client/denials.rs"]
+mod denials;
 #[path = "interop_codex_client/files.rs"]
 mod files;
 #[path = "interop_codex_client/http.rs"]
@@ -141,6 +144,8 @@ enum Turn {
     Write { session_of: String, id: String, chars: String, yield_time_ms: u32 },
     /// Polls such a session, over as many turns as it takes, until its output has a text.
     WaitFor { session_of: String, text: String },
+    /// Starts a command again and again, until what the client tells of it has a text.
+    Insist { id: String, arguments: Value, text: String },
 }
 
 impl Turn {
@@ -171,9 +176,9 @@ impl Turn {
     /// Whether there is nothing to say, given what the client has told so far.
     fn is_over(&self, outputs: &HashMap<String, String>) -> bool {
         match self {
-            Self::WaitFor { session_of, text } => {
-                let mut of_session = outputs.iter().filter(|(id, _)| id.split('#').next() == Some(session_of));
-                of_session.any(|(_, output)| output.contains(text.as_str()))
+            Self::WaitFor { session_of: id, text } | Self::Insist { id, text, .. } => {
+                let mut of_it = outputs.iter().filter(|(call, _)| call.split('#').next() == Some(id));
+                of_it.any(|(_, output)| output.contains(text.as_str()))
             }
             _ => false,
         }
@@ -196,6 +201,9 @@ impl Turn {
             Self::WaitFor { session_of, .. } => {
                 let id = format!("{session_of}#{}", outputs.len());
                 vec![write_call(outputs, session_of, &id, "", 250)]
+            }
+            Self::Insist { id, arguments, .. } => {
+                vec![call(&format!("{id}#{}", outputs.len()), "exec_command", arguments)]
             }
         }
     }
@@ -223,6 +231,15 @@ struct Run {
 
 impl Run {
     fn new() -> Option<Self> {
+        Self::on(|_, _| Server::start())
+    }
+
+    /// The same with the reference's own server.
+    fn on_reference() -> Option<Self> {
+        Self::on(Server::reference)
+    }
+
+    fn on(server: impl FnOnce(&Path, &Path) -> Server) -> Option<Self> {
         let Some(reference) = std::env::var_os("LONGARM_REFERENCE") else {
             let must = cfg!(target_os = "linux") && std::env::var("CI").is_ok_and(|ci| ci == "true");
             assert!(!must, "LONGARM_REFERENCE is not set, and CI on Linux needs it");
@@ -233,10 +250,12 @@ impl Run {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let parent = if target.starts_with("/tmp") { Path::new("/var/tmp") } else { target };
         let dir = tempfile::tempdir_in(parent).unwrap();
-        for name in ["home/.codex", "workspace"] {
+        for name in ["home/.codex", "home-of-server", "workspace"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        Some(Self { reference: reference.into(), server: Server::start(), dir, config: String::new() })
+        let reference = PathBuf::from(reference);
+        let server = server(&reference, &dir.path().join("home-of-server"));
+        Some(Self { reference, server, dir, config: String::new() })
     }
 
     /// Lets the client carry out `turns` and returns what it told the model, by the id of the call.
@@ -288,7 +307,7 @@ impl Run {
     }
 }
 
-/// `longarm serve`, killed at the end.
+/// `longarm serve`, or the reference's server, killed at the end.
 struct Server {
     child: Child,
     url: String,
@@ -296,13 +315,20 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longarm"))
-            .args(["serve", "--listen", "ws://127.0.0.1:0"])
-            .env(TOKEN_VARIABLE, TOKEN)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longarm"));
+        command.args(["serve", "--listen", "ws://127.0.0.1:0"]).env(TOKEN_VARIABLE, TOKEN);
+        Self::spawn(command)
+    }
+
+    fn reference(program: &Path, home: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.args(["exec-server", "--listen", "ws://127.0.0.1:0"]).current_dir(home).env_clear().env("HOME", home);
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path))).stderr(Stdio::null());
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -345,6 +371,9 @@ impl Model {
                 let (told, ended, turns) = (Arc::clone(&told), Arc::clone(&ended), Arc::clone(&turns));
                 std::thread::spawn(move || {
                     let result = answer(stream.unwrap(), |request| {
+                        if let Some(verdict) = reviewed(request) {
+                            return vec![message(&verdict)];
+                        }
                         let mut told = told.lock().unwrap();
                         remember_outputs(request, &mut told);
                         let mut turns = turns.lock().unwrap();
@@ -354,15 +383,14 @@ impl Model {
                         match turns.front() {
                             Some(turn) => {
                                 let items = turn.items(&told);
-                                if !matches!(turn, Turn::WaitFor { .. }) {
+                                if !matches!(turn, Turn::WaitFor { .. } | Turn::Insist { .. }) {
                                     turns.pop_front();
                                 }
                                 items
                             }
                             None => {
                                 ended.store(true, std::sync::atomic::Ordering::SeqCst);
-                                vec![json!({"type": "message", "role": "assistant", "id": "m",
-                                    "content": [{"type": "output_text", "text": "done"}]})]
+                                vec![message("done")]
                             }
                         }
                     });
@@ -417,6 +445,22 @@ fn event_stream(items: Vec<Value>) -> String {
     events.push(json!({"type": "response.completed", "response": {"id": "r", "usage": usage}}));
     let line = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     events.iter().map(line).collect()
+}
+
+fn message(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": text}]})
+}
+
+/// The verdict, if the client asks for a review of an action: allowed is all that does not say that it is not.
+fn reviewed(request: &Value) -> Option<String> {
+    request.pointer("/text/format/schema/properties/outcome")?;
+    let texts = request["input"].as_array()?.last()?["content"].as_array()?.iter();
+    let mut texts = texts.filter_map(|content| content["text"].as_str());
+    texts.find(|text| text.starts_with("Planned action JSON:"))?;
+    let (risk, outcome) = if texts.next()?.contains("refused") { ("critical", "deny") } else { ("low", "allow") };
+    let verdict =
+        json!({"risk_level": risk, "user_authorization": "high", "outcome": outcome, "rationale": "so it is"});
+    Some(verdict.to_string())
 }
 
 fn remember_outputs(request: &Value, told: &mut HashMap<String, String>) {

@@ -87,6 +87,15 @@ impl Wire {
         Self { url, connections }
     }
 
+    /// What was said on each connection, by the client and by the server.
+    pub(crate) fn conversations(&self) -> Vec<[Vec<Value>; 2]> {
+        let connections = self.connections.lock().unwrap();
+        let said = |connection: &Arc<Connection>| {
+            [&connection.from_client, &connection.from_server].map(|side| messages(&side.lock().unwrap()))
+        };
+        connections.iter().map(said).collect()
+    }
+
     /// The methods of all requests of the client.
     pub(crate) fn methods(&self) -> BTreeSet<String> {
         let connections = self.connections.lock().unwrap();
