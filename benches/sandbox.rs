@@ -2,8 +2,9 @@
 //! in one run, while this process holds 500 MB.
 //!
 //! `cargo bench --bench sandbox`. It fails on ratios, not on times: a sandboxed `true` takes at most 2.5 times as long as a
-//! plain one, and the reference at least 15 times as long as this. `LONGARM_REFERENCE` names the reference's program. Without
-//! `--bench` everything runs briefly, to see that it works. What calls about files cost under an intent is in the bench `files`.
+//! plain one, and the reference at least 15 times as long as this. The end of a sandboxed command is told sooner after it than
+//! the plain start of one takes. `LONGARM_REFERENCE` names the reference's program. Without `--bench` everything runs briefly,
+//! to see that it works. What calls about files cost under an intent is in the bench `files`.
 #![allow(missing_docs, reason = "a program")]
 
 #[cfg(target_os = "linux")]
@@ -22,6 +23,7 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use longarm::error::SpawnError;
+    use longarm::event::Event;
     use longarm::sandbox::{NetworkPolicy, SandboxIntent};
     use longarm::{Environment, ExecRequest, PathUri};
 
@@ -32,7 +34,14 @@ mod linux {
 
     type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+    /// With this argument the program says what the monotonic clock shows, in nanoseconds, and ends at once.
+    const STAMP: &str = "--stamp";
+
     pub(super) fn main() {
+        if std::env::args().nth(1).is_some_and(|arg| arg == STAMP) {
+            println!("{}", monotonic_nanoseconds());
+            return;
+        }
         let brief = !std::env::args().any(|arg| arg == "--bench");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let times = if brief { 3 } else { 200 };
@@ -85,8 +94,19 @@ mod linux {
                 }
             }
             let (plain, sandboxed) = (median(plain), median(sandboxed));
+            let mut late = Vec::new();
+            for _ in 0..times {
+                late.push(told_after_exit(&local, &workspace, &intent).await?);
+            }
+            let late = median(late);
             let ratio = sandboxed.as_secs_f64() / plain.as_secs_f64();
-            print!("{name:28} {sandboxed:>10.2?}   plain {plain:>10.2?}   {ratio:>5.2} times");
+            print!(
+                "{name:28} {sandboxed:>10.2?}   plain {plain:>10.2?}   {ratio:>5.2} times   exit told after {late:>8.2?}"
+            );
+            if late > plain {
+                failures
+                    .push(format!("{name}: its end is told {late:.2?} after it, and a plain start takes {plain:.2?}"));
+            }
             if ratio > MOST_TIMES_PLAIN {
                 failures.push(format!("{name}: {ratio:.2} times a plain start, and {MOST_TIMES_PLAIN} are allowed"));
             }
@@ -127,6 +147,30 @@ mod linux {
         Ok(begun.elapsed())
     }
 
+    /// From just before the command ends, by its own clock, to the event that says so.
+    async fn told_after_exit(place: &Environment, cwd: &Path, intent: &SandboxIntent) -> Result<Duration> {
+        let program =
+            std::env::current_exe()?.into_os_string().into_string().map_err(|_| "a path that is not UTF-8")?;
+        let mut process =
+            place.spawn(ExecRequest::new([program.as_str(), STAMP]).cwd(cwd).sandbox(intent.clone())).await?;
+        let (mut stamp, mut told) = (Vec::new(), None);
+        while let Some(event) = process.next_event().await? {
+            match event {
+                Event::Output(output) => stamp.extend_from_slice(&output.bytes),
+                Event::Exited(_) => told = Some(monotonic_nanoseconds()),
+                _ => {}
+            }
+        }
+        let stamp: u64 = std::str::from_utf8(&stamp)?.trim().parse()?;
+        Ok(Duration::from_nanos(told.ok_or("no end was told")? - stamp))
+    }
+
+    /// The same in all processes of this machine.
+    fn monotonic_nanoseconds() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
     fn median(mut times: Vec<Duration>) -> Duration {
         times.sort_unstable();
         times[times.len() / 2]
@@ -136,6 +180,8 @@ mod linux {
     struct Reference {
         environment: Environment,
         server: tokio::process::Child,
+        /// Its home folder, which goes with it.
+        _home: tempfile::TempDir,
     }
 
     impl Reference {
@@ -149,9 +195,10 @@ mod linux {
                 println!("without the reference: LONGARM_REFERENCE does not name its program");
                 return Ok(None);
             };
+            let home = tempfile::tempdir_in("/var/tmp")?;
             let mut server = tokio::process::Command::new(program)
                 .args(["exec-server", "--listen", "ws://127.0.0.1:0"])
-                .env("HOME", std::env::temp_dir())
+                .env("HOME", home.path())
                 .stdin(std::process::Stdio::null())
                 .stdout(std::process::Stdio::piped())
                 .stderr(std::process::Stdio::null())
@@ -161,7 +208,7 @@ mod linux {
             let url = lines.next_line().await?.ok_or("the reference names no URL")?;
             let transport = connect(&url, &ConnectOptions::new()).await?;
             let environment = Environment::connect(transport, ClientConfig::default()).await?;
-            Ok(Some(Self { environment, server }))
+            Ok(Some(Self { environment, server, _home: home }))
         }
 
         #[cfg(not(feature = "websocket"))]
