@@ -48,7 +48,11 @@
 //!
 //! [`Process::enforcement`](crate::Process::enforcement) tells it for each process: in full, in part with what is missing, or
 //! nothing. Unless the executor's owner accepts less ([`SandboxSettings`](crate::sandbox::SandboxSettings)), what cannot be
-//! enforced in full is refused. Nothing that comes over the wire changes that.
+//! enforced in full is refused. Nothing that comes over the wire changes that. [`Local::assess_sandbox`](crate::Local::assess_sandbox)
+//! tells it before anything is started.
+//!
+//! A host that has another way to enforce an intent, such as a container runtime, implements
+//! [`SandboxEnforcer`](crate::sandbox::SandboxEnforcer). What follows is about the one that a place has by default.
 //!
 //! | Linux has | and the sandbox is |
 //! | --- | --- |

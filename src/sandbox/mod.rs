@@ -28,6 +28,8 @@ mod settings;
 pub(crate) mod token;
 mod violation;
 
+pub use crate::backend::local::enforcer::{NativeEnforcer, SandboxEnforcer, SandboxPlan, SandboxedStart};
+
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};
 pub use self::denial::{Denial, DenialWatch, Evidence};
 pub use self::enforcement::{Enforcement, Level};

@@ -64,6 +64,15 @@ pub enum SandboxBackend {
 }
 
 impl SandboxBackend {
+    /// What enforces sandboxes on this system.
+    pub(crate) const NATIVE: Self = if cfg!(windows) {
+        Self::Windows
+    } else if cfg!(target_os = "macos") {
+        Self::Seatbelt
+    } else {
+        Self::Linux
+    };
+
     /// The word in events.
     pub const fn as_str(self) -> &'static str {
         match self {

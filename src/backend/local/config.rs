@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::enforcer::{NativeEnforcer, SandboxEnforcer};
 use crate::config::OutputLimits;
 use crate::env_policy::{EnvMap, ReservedNames};
 use crate::sandbox::SandboxSettings;
@@ -45,8 +47,10 @@ pub struct LocalConfig {
     /// The cgroup in which those of contained processes are made, as its directory. By default the one that this process
     /// is in at the time.
     pub parent_cgroup: Option<PathBuf>,
-    /// How sandboxes are made.
+    /// What the executor's owner decides about sandboxes.
     pub sandbox: SandboxSettings,
+    /// Who makes the sandboxes of processes. By default the [one of the system](crate::sandbox::NativeEnforcer).
+    pub enforcer: Arc<dyn SandboxEnforcer>,
     /// Behaves as where no PID namespace can be made.
     #[cfg(test)]
     pub(super) no_namespaces: bool,
@@ -90,6 +94,7 @@ impl Default for LocalConfig {
             containment: Containment::default(),
             parent_cgroup: None,
             sandbox: SandboxSettings::default(),
+            enforcer: Arc::new(NativeEnforcer),
             #[cfg(test)]
             no_namespaces: false,
             exit_by_thread: false,
@@ -164,9 +169,15 @@ impl LocalConfig {
         self
     }
 
-    /// Sets how sandboxes are made.
+    /// Sets what the executor's owner decides about sandboxes.
     pub fn sandbox(mut self, settings: SandboxSettings) -> Self {
         self.sandbox = settings;
+        self
+    }
+
+    /// Sets who makes the sandboxes of processes.
+    pub fn enforcer(mut self, enforcer: Arc<dyn SandboxEnforcer>) -> Self {
+        self.enforcer = enforcer;
         self
     }
 
@@ -207,6 +218,7 @@ impl fmt::Debug for LocalConfig {
             .field("containment", &self.containment)
             .field("parent_cgroup", &self.parent_cgroup)
             .field("sandbox", &self.sandbox)
+            .field("enforcer", &self.enforcer)
             .finish()
     }
 }

@@ -28,6 +28,7 @@
 mod buffers;
 mod config;
 mod control;
+pub(crate) mod enforcer;
 mod gather;
 mod info;
 mod input;
@@ -138,6 +139,23 @@ impl Local {
         self
     }
 
+    /// What the sandbox of a request would enforce here, as [`Process::enforcement`](crate::Process::enforcement) would report it:
+    /// [`Enforcement::NONE`] if it asks for none, or for one that restricts nothing. Nothing is started or made. The first
+    /// call tries what the kernel allows; the result is kept for as long as this program runs. Dropping the future gives the
+    /// answer up.
+    ///
+    /// A name that cannot be [held](crate::sandbox::MissingProtected::Placeholder) shows at a start only.
+    ///
+    /// # Errors
+    ///
+    /// Why the request would be refused: [`SpawnError::Sandbox`], what is wrong with the request, or with its working directory.
+    pub async fn assess_sandbox(&self, request: &ExecRequest) -> Result<Enforcement, SpawnError> {
+        let plan = LaunchPlan::new(request, &self.config)?;
+        let prepared =
+            sandbox::prepare(request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Nothing).await?;
+        Ok(prepared.map_or(Enforcement::NONE, |prepared| prepared.sandboxed.enforcement().clone()))
+    }
+
     /// The processes whose end was not seen yet. After [`close`](ExecBackend::close) they are those that were detached, and
     /// those that could not be ended.
     pub fn unfinished(&self) -> Vec<ProcessId> {
@@ -175,20 +193,21 @@ impl ExecBackend for Local {
         let has_terminal = plan.terminal.is_some();
         let limit = self.config.start_limit;
         let starting = tokio::time::timeout(limit, async {
-            let prepared = sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd).await?;
-            let sandboxed = prepared.map(|prepared| {
-                let sandbox::Prepared { plan: sandbox, mut sandboxed, held, cwd } = prepared;
-                plan.names = held.map(|held| self.spawner.keep(held));
-                plan.sandbox = Some(sandbox);
-                plan.real_cwd = Some(cwd);
-                sandboxed.hold(plan.names.clone());
-                sandboxed
-            });
-            Ok::<_, SpawnError>((self.spawner.start(plan).await?, sandboxed))
+            let prepared =
+                sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Names).await?;
+            let mut sandboxed = None;
+            let mut sandbox_type = NO_SANDBOX.to_owned();
+            if let Some(prepared) = prepared {
+                plan.names = prepared.held.map(|held| self.spawner.keep(held));
+                plan.real_cwd = Some(prepared.cwd);
+                prepared.plan.apply(&mut plan)?;
+                sandboxed.insert(prepared.sandboxed).hold(plan.names.clone());
+                sandbox_type = prepared.sandbox_type;
+            }
+            Ok::<_, SpawnError>((self.spawner.start(plan).await?, sandboxed, sandbox_type))
         });
-        let (launched, sandboxed) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
+        let (launched, sandboxed, sandbox_type) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
         let enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
-        let sandbox_type = if sandboxed.is_some() { sandbox::sandbox_type() } else { NO_SANDBOX };
         // Nothing below waits: from here on the process is owned.
         let process_id = request.process_id.clone().unwrap_or_else(ProcessId::random);
         let input = Input::new(launched.stdin);
@@ -213,7 +232,7 @@ impl ExecBackend for Local {
             process_id,
             control: Arc::new(LocalControl::new(Arc::clone(&shared), Arc::clone(&self.registry))),
             events: Box::pin(EventReader::new(shared)),
-            sandbox_type: Some(sandbox_type.into()),
+            sandbox_type: Some(sandbox_type),
         })
     }
 

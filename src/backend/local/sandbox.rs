@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::config::LocalConfig;
+use super::enforcer::{SandboxPlan, SandboxedStart};
 use super::names::Names;
 use super::os;
 use crate::error::{OsError, SpawnError};
@@ -20,7 +21,9 @@ use crate::status::ExitStatus;
 /// What a sandboxed start needs.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) plan: os::sandbox::SandboxPlan,
+    pub(super) plan: SandboxPlan,
+    /// What the wire calls it.
+    pub(super) sandbox_type: String,
     pub(super) sandboxed: Sandboxed,
     /// Names that must not appear while it runs. To let them go blocks.
     pub(super) held: Option<os::sandbox::Held>,
@@ -48,6 +51,7 @@ pub(super) async fn prepare(
     config: &Arc<LocalConfig>,
     placeholders: &os::sandbox::Placeholders,
     cwd: &Path,
+    hold: Hold,
 ) -> Result<Option<Prepared>, SpawnError> {
     if request.enforce_managed_network {
         let ports = request.managed_network.as_ref().is_some_and(ManagedNetworkFacts::has_ports);
@@ -66,10 +70,19 @@ pub(super) async fn prepare(
         config: Arc::clone(config),
         placeholders: placeholders.clone(),
         cwd: cwd.into(),
+        hold,
     };
     // It looks up paths, which can take a while.
     let prepared = tokio::task::spawn_blocking(move || work.carry_out()).await;
     prepared.map_err(|error| OsError::new("prepare a sandbox", io::Error::other(error)))?
+}
+
+/// Whether protected names that are missing are held, for a process that will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    Names,
+    /// Nothing is started: nothing is made either.
+    Nothing,
 }
 
 /// What is done away from the tasks.
@@ -81,6 +94,7 @@ struct Work {
     config: Arc<LocalConfig>,
     placeholders: os::sandbox::Placeholders,
     cwd: PathBuf,
+    hold: Hold,
 }
 
 impl Work {
@@ -107,7 +121,7 @@ impl Work {
         };
         bound.admits_process(&cwd)?;
         let mut held = None;
-        if !bound.protected.is_empty() {
+        if !bound.protected.is_empty() && self.hold == Hold::Names {
             let names = self.placeholders.hold(&bound.protected, settings.missing_protected);
             if names.has_placed() {
                 // What was missing is there now, to be mounted over.
@@ -118,7 +132,9 @@ impl Work {
         // Last, since it can be a long walk.
         bound.expand_globs(&HostPaths)?;
         let bound = Arc::new(bound);
-        let plan = os::sandbox::prepare(&bound, settings, self.managed.as_ref())?;
+        let enforcer = &self.config.enforcer;
+        let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
+        let plan = enforcer.prepare(&start)?.admitted(settings)?;
         let mut enforcement = plan.enforcement().clone();
         for (path, why) in held.iter().flat_map(os::sandbox::Held::unheld) {
             if bound.protected.iter().any(|name| name.path == path && name.access == Access::Deny) {
@@ -128,7 +144,7 @@ impl Work {
         }
         let watch = DenialWatch::new(settings.output_snippets);
         let sandboxed = Sandboxed { enforcement, watch, settings: settings.clone(), names: None };
-        Ok(Some(Prepared { plan, sandboxed, held, cwd }))
+        Ok(Some(Prepared { plan, sandbox_type: enforcer.sandbox_type().into(), sandboxed, held, cwd }))
     }
 
     fn bind(&self) -> Result<Bound, SandboxError> {
@@ -162,7 +178,7 @@ impl Sandboxed {
     /// The process has ended, and its output was fed, or has had its time. Tells of a violation.
     pub(super) fn classify(&self, status: ExitStatus) -> Denial {
         let denial = self.watch.classify(status);
-        if let Some(violation) = self.watch.violation(&denial, BACKEND) {
+        if let Some(violation) = self.watch.violation(&denial, SandboxBackend::NATIVE) {
             self.tell(violation);
         }
         denial
@@ -171,7 +187,9 @@ impl Sandboxed {
     /// Tells of names that appeared or changed while it ran.
     pub(super) fn tell_changed(&self, changed: Vec<PathBuf>, denial: &mut Denial) {
         for path in changed {
-            self.tell(FileViolation::new(BACKEND, ViolationReason::PolicyDenied).path(path.to_string_lossy()));
+            self.tell(
+                FileViolation::new(SandboxBackend::NATIVE, ViolationReason::PolicyDenied).path(path.to_string_lossy()),
+            );
             denial.evidence.push(Evidence::ProtectedName { path });
         }
     }
@@ -196,17 +214,3 @@ fn unheld(path: &Path, why: &str) -> SandboxError {
 fn unmanaged(lacks: &str, remedy: &str) -> SandboxError {
     SandboxError::unavailable(format!("a managed network is required, and the request {lacks}"), remedy)
 }
-
-/// The wire's name for the type of sandboxes here.
-pub(super) const fn sandbox_type() -> &'static str {
-    BACKEND.sandbox_type()
-}
-
-/// What enforces sandboxes here.
-const BACKEND: SandboxBackend = if cfg!(windows) {
-    SandboxBackend::Windows
-} else if cfg!(target_os = "macos") {
-    SandboxBackend::Seatbelt
-} else {
-    SandboxBackend::Linux
-};
