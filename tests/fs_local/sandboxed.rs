@@ -4,6 +4,7 @@
 mod roots;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -395,6 +396,7 @@ async fn processes_and_the_kernel_are_no_files() {
     let own = PathBuf::from(format!("/proc/{}", std::process::id()));
     symlink("/proc/self", scene.w.join("self")).unwrap();
     symlink("/proc/self/environ", scene.w.join("environ")).unwrap();
+    let open = fs::File::open(scene.w.join("f")).unwrap();
     let all_but = SandboxIntent::no_network().cwd(uri(&scene.w)).deny(uri(&scene.w.join("secret")));
     for intent in [scene.ro(), scene.ww(), scene.deny(), all_but.clone()] {
         let files = under(intent.clone());
@@ -407,14 +409,15 @@ async fn processes_and_the_kernel_are_no_files() {
             "/proc/thread-self/environ".into(),
             "/proc/self/root/etc/passwd".into(),
             "/proc/1/environ".into(),
+            // What the executor has open, whatever it is.
+            format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
+            format!("/dev/fd/{}", open.as_raw_fd()).into(),
+            "/proc/self/exe".into(),
+            "/proc/kcore".into(),
+            "/proc/kmsg".into(),
             scene.w.join("self/environ"),
             scene.w.join("environ"),
         ] {
-            // Of what the system reaches by the links of procfs, only the file itself counts.
-            if path.starts_with("/proc/self/root") && matches!(intent, ref of if *of == scene.ro() || *of == scene.ww())
-            {
-                continue;
-            }
             denied(read(&*files, &path).await);
             denied(files.open(path.clone().into(), OpenMode::Read).await);
             let error = files.open(path.clone().into(), OpenMode::Update).await.unwrap_err();
@@ -428,6 +431,17 @@ async fn processes_and_the_kernel_are_no_files() {
         }
         assert!(!scene.w.join("copied").exists());
         assert!(read(&*files, "/proc/version").await.is_ok());
+        for path in [own.join("fd"), "/proc/self/fd".into(), "/dev/fd".into(), scene.w.join("self/fd")] {
+            denied(files.read_directory(path.clone().into()).await);
+        }
+        for path in [own.join("exe"), "/proc/self/cwd".into(), own.join("fd").join(open.as_raw_fd().to_string())] {
+            denied(files.metadata(path.clone().into(), Symlinks::Follow).await);
+            denied(files.canonicalize(path.into()).await);
+        }
+        let walk = files.walk("/proc".into(), WalkOptions::new().max_depth(1)).await.unwrap();
+        assert!(walk.entries.iter().any(|entry| entry.path == uri(Path::new("/proc/version"))), "{walk:?}");
+        let shown = format!("{}/", own.display());
+        assert!(!walk.entries.iter().any(|entry| entry.path.to_string().contains(&shown)), "{walk:?}");
     }
     let files = under(all_but);
     for path in ["/proc/sys/kernel/domainname", "/sys/power/state", "/dev/ptmx", "/dev/kmsg"] {

@@ -56,18 +56,6 @@ fn open_at_once(guard: &Guard, path: &Path) -> Option<File> {
     os::open_file_without_symlinks(path).ok().filter(|file| !system::is_elsewhere(file, path))
 }
 
-/// Reads a file where all can be read, which leaves it to the system how to reach it.
-pub(super) fn read_any(path: &Path, symlinks: Symlinks, limit: u64) -> Result<Bytes, FsError> {
-    read::read_opened(open_any(path, symlinks)?, path, limit)
-}
-
-/// Opens a file to read where all can be read.
-pub(super) fn open_any(path: &Path, symlinks: Symlinks) -> Result<File, FsError> {
-    let (file, _) = read::open(path, symlinks)?;
-    system::check_file(&file).map_err(|error| FsError::from_io("open", path, error))?;
-    Ok(file)
-}
-
 fn open_to_read(guard: &Guard, path: &Path, place: Place) -> Result<File, FsError> {
     let failed = |error| FsError::from_io("open", path, error);
     guard.read(&place.path).map_err(failed)?;

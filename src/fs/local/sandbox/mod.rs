@@ -33,7 +33,7 @@ use crate::fs::{
     OpenMode, ReadOptions, RemoveOptions, RequestPath, Symlinks, Walk, WalkOptions, WriteOptions,
 };
 use crate::path_uri::PathUri;
-use crate::sandbox::{Class, SandboxError, SandboxIntent};
+use crate::sandbox::{SandboxError, SandboxIntent};
 
 /// The files of this machine, as far as an intent allows.
 #[derive(Debug)]
@@ -68,12 +68,12 @@ impl Sandboxed {
         Ok(plan)
     }
 
-    /// Who decides about a call, under a plan that holds.
-    async fn decision(&self, purpose: Purpose) -> Result<Decision, FsError> {
+    /// The plan that decides about a call. None where the intent restricts nothing of it, and the system decides alone.
+    async fn strict(&self, purpose: Purpose) -> Result<Option<Arc<Plan>>, FsError> {
         let mut plan = self.plan().await?;
         for attempt in 1..=ATTEMPTS {
-            if !plan.leaves_to_system(purpose) {
-                return Ok(Decision::Ours(plan));
+            if !plan.leaves_to_system() {
+                return Ok(Some(plan));
             }
             let last = Arc::clone(&plan);
             if attempt == ATTEMPTS
@@ -84,16 +84,7 @@ impl Sandboxed {
             }
             plan = self.new_plan().await?;
         }
-        let everything = matches!(plan.class(), Class::Nothing | Class::FullWrite);
-        Ok(if everything { Decision::System } else { Decision::SystemButProcesses })
-    }
-
-    /// The plan, if the system may not decide alone.
-    async fn strict(&self, purpose: Purpose) -> Result<Option<Arc<Plan>>, FsError> {
-        Ok(match self.decision(purpose).await? {
-            Decision::Ours(plan) => Some(plan),
-            Decision::SystemButProcesses | Decision::System => None,
-        })
+        Ok(None)
     }
 
     /// Makes a call on a thread behind the second wall, under a plan that holds.
@@ -128,32 +119,15 @@ impl Sandboxed {
     }
 }
 
-/// Who decides what may be done.
-enum Decision {
-    /// The plan.
-    Ours(Arc<Plan>),
-    /// The system, but that what is open of processes is not to be read.
-    SystemButProcesses,
-    /// The system alone.
-    System,
-}
-
 /// A plan that never holds, since its paths change all the time, is used as soon as it is made.
 const ATTEMPTS: usize = 8;
 
 #[async_trait::async_trait]
 impl FileSystem for Sandboxed {
     async fn read(&self, path: RequestPath, options: ReadOptions) -> Result<Bytes, FsError> {
-        let decision = self.decision(Purpose::Read).await?;
-        let file = native(&path)?;
+        let Some(plan) = self.strict(Purpose::Read).await? else { return self.fs.read(path, options).await };
+        let path = native(&path)?;
         let limit = options.max_bytes.unwrap_or(self.fs.config.max_read_bytes);
-        let (plan, path) = match decision {
-            Decision::Ours(plan) => (plan, file),
-            Decision::SystemButProcesses => {
-                return self.fs.pool.run(move || files::read_any(&file, options.symlinks, limit)).await;
-            }
-            Decision::System => return self.fs.read(path, options).await,
-        };
         let call = move |guard: &Guard, _: &Wanted| files::read(guard, &path, options.symlinks, limit);
         self.run(&self.fs.pool, plan, Purpose::Read, call).await
     }
@@ -168,20 +142,9 @@ impl FileSystem for Sandboxed {
     async fn open(&self, path: RequestPath, mode: OpenMode) -> Result<Box<dyn FileHandle>, FsError> {
         let readable = mode == OpenMode::Read;
         let purpose = if readable { Purpose::Read } else { Purpose::Change };
-        let decision = self.decision(purpose).await?;
-        let file = native(&path)?;
+        let Some(plan) = self.strict(purpose).await? else { return self.fs.open(path, mode).await };
+        let path = native(&path)?;
         let pool = self.fs.pool.clone();
-        let (plan, path) = match decision {
-            Decision::Ours(plan) => (plan, file),
-            Decision::SystemButProcesses => {
-                let open = move || {
-                    let opened = files::open_any(&file, Symlinks::Follow)?;
-                    Ok(LocalHandle::of(pool, file, opened, readable))
-                };
-                return Ok(Box::new(self.fs.pool.run(open).await?));
-            }
-            Decision::System => return self.fs.open(path, mode).await,
-        };
         let call = move |guard: &Guard, _: &Wanted| {
             let file = files::open(guard, &path, mode)?;
             Ok(LocalHandle::of(pool, path, file, readable))

@@ -41,13 +41,10 @@ impl Plan {
         self.guard.bound().class
     }
 
-    /// Whether the system may decide alone.
-    pub(super) fn leaves_to_system(&self, purpose: Purpose) -> bool {
-        match self.class() {
-            Class::Nothing | Class::FullWrite => true,
-            Class::FullRead => purpose == Purpose::Read,
-            Class::RestrictedRead => false,
-        }
+    /// Whether the system may decide alone. Where all may be read it may not: what the system shows of processes is none of the
+    /// caller's business.
+    pub(super) fn leaves_to_system(&self) -> bool {
+        matches!(self.class(), Class::Nothing | Class::FullWrite)
     }
 
     /// Whether nothing could have changed that it depends on.

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 
@@ -19,7 +19,8 @@ pub(super) enum Limit {
     /// It is like any file.
     None,
     Read,
-    /// It is a process: its memory, its environment, what it has open.
+    /// It is a process: its memory, its environment, what it has open. Or it is the memory of all of them, or what the kernel
+    /// does for them, which the system shows to an executor with capabilities, and would not to a command that has none.
     Nothing,
 }
 
@@ -32,6 +33,8 @@ impl Limit {
         });
         match (names.next(), names.next(), names.next()) {
             (Some(b"proc"), Some(name), _) if is_number(name) => Self::Nothing,
+            (Some(b"proc"), Some(name), None) if is_of_the_kernel(name) => Self::Nothing,
+            (Some(b"sys"), Some(b"kernel"), Some(b"debug" | b"tracing")) => Self::Nothing,
             (Some(b"proc" | b"sys"), ..) => Self::Read,
             // What is written to these is gone, or is the caller's own.
             (Some(b"dev"), Some(b"null" | b"zero" | b"full" | b"random" | b"urandom" | b"tty"), None) => Self::None,
@@ -46,6 +49,12 @@ fn is_number(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(u8::is_ascii_digit)
 }
 
+/// Whether a file of `/proc` is only for those who look after the kernel: its memory and its messages, which are gone for
+/// others once they are read.
+fn is_of_the_kernel(name: &[u8]) -> bool {
+    name.starts_with(b"kpage") || matches!(name, b"kcore" | b"kmsg" | b"kallsyms" | b"vmallocinfo")
+}
+
 /// Refuses a directory that shows processes elsewhere than where they are looked for by name.
 pub(super) fn check_directory(dir: &Dir, path: &Path) -> io::Result<()> {
     if is_at_proc(path) || !is_of_procfs(dir)? { Ok(()) } else { Err(Errno::ACCESS.into()) }
@@ -54,20 +63,6 @@ pub(super) fn check_directory(dir: &Dir, path: &Path) -> io::Result<()> {
 /// Whether an open file shows processes elsewhere.
 pub(super) fn is_elsewhere(file: &File, path: &Path) -> bool {
     !is_at_proc(path) && is_of_procfs(file).unwrap_or(true)
-}
-
-/// Refuses an open file that belongs to a process, whatever led to it.
-pub(super) fn check_file(file: &File) -> io::Result<()> {
-    if !is_of_procfs(file)? {
-        return Ok(());
-    }
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let is_of_process = if is_at_proc(&path) {
-        Limit::of(&path) == Limit::Nothing
-    } else {
-        path.components().any(|part| is_number(part.as_os_str().as_bytes()))
-    };
-    if is_of_process { Err(Errno::ACCESS.into()) } else { Ok(()) }
 }
 
 fn is_at_proc(path: &Path) -> bool {
@@ -93,6 +88,10 @@ mod tests {
             ("/proc/1", Limit::Nothing),
             ("/proc/12/task/12/mem", Limit::Nothing),
             ("/proc/1a", Limit::Read),
+            ("/proc/kcore", Limit::Nothing),
+            ("/proc/kmsg", Limit::Nothing),
+            ("/proc/kpageflags", Limit::Nothing),
+            ("/sys/kernel/tracing/trace", Limit::Nothing),
             ("/process/1", Limit::None),
             ("/srv/proc/1", Limit::None),
             ("/sys/kernel", Limit::Read),
@@ -108,10 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_of_a_process_is_known_by_itself() {
+    fn what_shows_processes_elsewhere_is_known_by_itself() {
         let open = |path: &str| File::open(path).unwrap();
-        assert!(check_file(&open("/proc/self/status")).is_err());
-        assert!(check_file(&open("/proc/version")).is_ok() && check_file(&open("/dev/null")).is_ok());
         // The same object by the name of another mount.
         assert!(is_elsewhere(&open("/proc/version"), Path::new("/srv/proc/version")));
         assert!(!is_elsewhere(&open("/proc/version"), Path::new("/proc/version")));
