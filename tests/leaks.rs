@@ -107,7 +107,8 @@ async fn nothing_is_left_behind() {
         spawned.control.write("x\n".into()).await.unwrap();
         read_until(&mut spawned.events, "x\r\nx\r\n").await;
     }
-    assert!(held().threads <= before.threads + 8, "{:?}", held());
+    // None each. Where starts take long there are more threads that make children, up to their bound.
+    assert!(held().threads <= before.threads + 20, "{:?}", held());
     drop(warm_up);
     place.close().await;
     for mut spawned in all {
