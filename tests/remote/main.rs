@@ -5,5 +5,6 @@ mod hostile;
 mod http;
 mod lifecycle;
 mod peer;
+mod sandboxed_files;
 mod slow_reader;
 mod transcripts;

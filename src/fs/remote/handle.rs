@@ -34,9 +34,14 @@ impl RemoteFileSystem {
             OpenMode::Update => (fs::OpenMode::Replace, true),
         };
         require(wire_mode == fs::OpenMode::Read || peer.has("fileWriteStreaming"), "writing to an open file")?;
-        require(self.sandbox.is_none() || peer.has("sandboxedFileStreaming"), "an open file under a sandbox")?;
+        require(self.may_open_files(&peer), "an open file under a sandbox")?;
         require(!keep_content || peer.features.fs, "opening a file for writing without emptying it")?;
         self.open_as(path, wire_mode, keep_content.then_some(OpenExtension { keep_content }), &peer).await
+    }
+
+    /// Whether the peer opens files under the sandbox that there is, if any.
+    pub(super) fn may_open_files(&self, peer: &Peer) -> bool {
+        self.sandbox.is_none() || peer.has("sandboxedFileStreaming")
     }
 
     async fn open_as(

@@ -12,6 +12,7 @@
 //! | a whole file | its size is asked for first, since the peer knows no limit |
 //! | a name that is not Unicode | comes with replacement characters, and says so ([`DirectoryEntry::is_lossy`]) |
 //! | blocks under a sandbox | `Unsupported`, if the peer does not announce `sandboxedFileStreaming` |
+//! | a whole file under a sandbox | comes in one message from such a peer, up to 48 MiB |
 //! | an error | its path is the one that was asked for, also where the peer means another one |
 
 mod handle;

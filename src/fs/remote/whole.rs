@@ -22,8 +22,8 @@ impl RemoteFileSystem {
     pub(super) async fn read_whole(&self, path: RequestPath, options: ReadOptions) -> Result<Bytes, FsError> {
         let peer = self.peer().await?;
         let limit = options.max_bytes.unwrap_or(DEFAULT_WHOLE_FILE_BYTES);
-        // Blocks cannot refuse links.
-        let in_blocks = options.symlinks == Symlinks::Follow;
+        // Blocks cannot refuse links, and not every peer has them under a sandbox.
+        let in_blocks = options.symlinks == Symlinks::Follow && self.may_open_files(&peer);
         let one_message = limit.min(if in_blocks { MAX_SINGLE_READ_BYTES } else { MAX_MESSAGE_FILE_BYTES });
         let known_size = if peer.features.fs {
             // The peer keeps the limit itself, and says what the size is.
