@@ -9,7 +9,7 @@ use longarm::collect::CollectLimits;
 use longarm::error::{SpawnError, Unsupported};
 use longarm::fs::{
     CopyOptions, CreateDirectoryOptions, FileSystem, FsError, InvalidFsRequest, OpenMode, ReadOptions, RemoveOptions,
-    Symlinks, WriteOptions,
+    Symlinks, WalkOptions, WriteOptions,
 };
 use longarm::path_uri::PathUri;
 use longarm::request::{RequestPath, Signal};
@@ -267,6 +267,17 @@ async fn files_under_an_intent_are_read_and_written_as_it_says() {
         let file = files.open(scene.o.join("f").into(), OpenMode::Read).await.unwrap();
         assert_eq!(file.read_block(0, 100).await.unwrap().bytes, "content\n");
         assert_eq!(std::fs::read(scene.w.join("blocks")).unwrap(), b"block");
+        let metadata = files.metadata(scene.o.join("f").into(), Symlinks::Follow).await.unwrap();
+        assert_eq!((metadata.is_file, metadata.size), (true, 8));
+        assert_eq!(files.canonicalize(scene.o.join("../o").into()).await.unwrap(), uri(&scene.o));
+        let entries = files.read_directory(scene.o.clone().into()).await.unwrap();
+        assert_eq!(entries.iter().map(|entry| &*entry.file_name).collect::<Vec<_>>(), ["f"]);
+        let walk = files.walk(scene.o.clone().into(), WalkOptions::new()).await.unwrap();
+        assert_eq!(walk.entries.iter().map(|entry| &entry.path).collect::<Vec<_>>(), [&uri(&scene.o.join("f"))]);
+        let awaited = scene.w.join("awaited");
+        let watch = files.watch_missing(vec![awaited.clone().into()], None).await.unwrap().expect("a watch");
+        files.write(awaited.into(), "here".into(), WriteOptions::new()).await.unwrap();
+        watch.await.unwrap();
         let there: Vec<_> = std::fs::read_dir(&scene.o).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(there, ["f"]);
     };

@@ -38,6 +38,7 @@ const RECORDINGS: &[&str] = &[
     "permission_profile",
     "interrupt_sandboxed",
     "escalated",
+    "user_approval",
     "network_denied",
     "network_allowed",
 ];
