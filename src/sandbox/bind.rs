@@ -1,7 +1,7 @@
 //! From an intent to the paths of one executor.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::bound::{Alias, Bound, BoundEntry, Class, Existing, Origin};
@@ -12,6 +12,7 @@ use super::intent::{
     Access, Entry, EntryPath, FileSystemPolicy, NetworkPolicy, PermissionProfile, SandboxIntent, Special,
     WindowsSandboxLevel,
 };
+use super::limits;
 use super::protect;
 use super::resolve::{Resolved, Resolver, clean};
 use super::token;
@@ -52,6 +53,7 @@ impl SandboxIntent {
                 "send the intent without `useLegacyLandlock`",
             ));
         }
+        limits::check(entries.len(), limits::ENTRIES, "entries")?;
         let mut binding = Binding::new(self, facts, network)?;
         entries.iter().try_for_each(|entry| binding.add(entry))?;
         binding.finish(glob_scan_max_depth.map(std::num::NonZeroU32::get))
@@ -92,6 +94,8 @@ struct Binding<'a> {
     /// Those for the root directory only where a link leads to it.
     claims: Vec<Claim>,
     globs: Vec<(BoundGlob, Resolved)>,
+    /// The sizes of their patterns.
+    characters: usize,
     minimal: Option<Access>,
 }
 
@@ -112,6 +116,9 @@ struct Claim {
 
 impl<'a> Binding<'a> {
     fn new(intent: &'a SandboxIntent, facts: &'a Facts<'a>, network: NetworkPolicy) -> Result<Self, SandboxError> {
+        let listed = intent.temporary_directories.as_ref().map_or(0, Vec::len);
+        limits::check(intent.effective_roots().len(), limits::ROOTS, "workspace roots")?;
+        limits::check(listed, limits::ROOTS, "directories for temporary files")?;
         let resolver = Resolver::new(facts.identity);
         let cwd = intent.effective_cwd().map(|cwd| place(&resolver, cwd)).transpose()?;
         let roots = intent.effective_roots().iter().map(|root| place(&resolver, root));
@@ -119,14 +126,15 @@ impl<'a> Binding<'a> {
         let cwd = cwd.map(|cwd| cwd.resolved.path);
         let (claims, globs) = (Vec::new(), Vec::new());
         let (root, plain_root, minimal) = (None, None, None);
-        Ok(Self { intent, facts, resolver, network, cwd, roots, root, plain_root, claims, globs, minimal })
+        let characters = 0;
+        Ok(Self { intent, facts, resolver, network, cwd, roots, root, plain_root, claims, globs, characters, minimal })
     }
 
     fn add(&mut self, entry: &Entry) -> Result<(), SandboxError> {
         match &entry.path {
             EntryPath::Path { path } => {
                 let place = place(&self.resolver, path)?;
-                self.claim(place, entry, Origin::Entry);
+                self.claim(place, entry, Origin::Entry)?;
             }
             EntryPath::Glob { pattern } if entry.access == Access::Deny => self.add_glob(pattern)?,
             EntryPath::Glob { pattern } => {
@@ -149,20 +157,20 @@ impl<'a> Binding<'a> {
                 for path in self.facts.platform.minimal_paths() {
                     let place = self.at(path.into())?;
                     if place.resolved.exists() {
-                        self.claim(place, &Entry { access, ..entry.clone() }, Origin::Minimal);
+                        self.claim(place, &Entry { access, ..entry.clone() }, Origin::Minimal)?;
                     }
                 }
             }
             Special::ProjectRoots { subpath } => {
                 for root in self.roots.clone() {
                     let Some(subpath) = subpath else {
-                        self.claim(root, entry, Origin::Entry);
+                        self.claim(root, entry, Origin::Entry)?;
                         continue;
                     };
                     match below(&root.lexical, subpath)? {
                         Some(path) => {
                             let place = self.at(path)?;
-                            self.claim(place, entry, Origin::Entry);
+                            self.claim(place, entry, Origin::Entry)?;
                         }
                         None if entry.access == Access::Deny => {
                             return Err(SandboxError::preparation(format!(
@@ -176,13 +184,13 @@ impl<'a> Binding<'a> {
             }
             Special::Tmpdir => {
                 for place in self.temp_dirs(entry.access == Access::Deny)? {
-                    self.claim(place, entry, Origin::TempDir);
+                    self.claim(place, entry, Origin::TempDir)?;
                 }
             }
             Special::SlashTmp => {
                 let place = self.at("/tmp".into())?;
                 if self.facts.platform != Platform::Windows && place.resolved.kind == Existing::Directory {
-                    self.claim(place, entry, Origin::TempDir);
+                    self.claim(place, entry, Origin::TempDir)?;
                 }
             }
             Special::Unknown { path, .. } if entry.access == Access::Deny => {
@@ -193,14 +201,17 @@ impl<'a> Binding<'a> {
         Ok(())
     }
 
-    fn claim(&mut self, place: Place, entry: &Entry, origin: Origin) {
+    fn claim(&mut self, place: Place, entry: &Entry, origin: Origin) -> Result<(), SandboxError> {
         if place.resolved.is_root() {
             if place.resolved.links.is_empty() {
-                return self.claim_root(entry.access);
+                self.claim_root(entry.access);
+                return Ok(());
             }
             self.root = stronger(self.root, entry.access);
         }
+        limits::check(self.claims.len() + 1, limits::ENTRIES, "paths of entries")?;
         self.claims.push(Claim { place, access: entry.access, skip_missing: entry.skip_missing, origin });
+        Ok(())
     }
 
     fn claim_root(&mut self, access: Access) {
@@ -253,6 +264,9 @@ impl<'a> Binding<'a> {
         };
         let windows = self.facts.platform == Platform::Windows;
         let alternatives = glob::parse(rest, windows).map_err(|reason| failed(&reason))?;
+        self.characters += alternatives.iter().map(|alternative| alternative.pattern.size()).sum::<usize>();
+        limits::check(self.characters, limits::PATTERN_CHARACTERS, "characters of patterns")?;
+        limits::check(self.globs.len() + bases.len() * alternatives.len(), limits::PATTERNS, "patterns")?;
         for base in &bases {
             for alternative in &alternatives {
                 let mut fixed = alternative.fixed.iter();
@@ -279,7 +293,7 @@ impl<'a> Binding<'a> {
     }
 
     fn finish(self, glob_scan_max_depth: Option<u32>) -> Result<Bound, SandboxError> {
-        let freed: Vec<PathBuf> = self.writes().map(|claim| claim.place.resolved.path.clone()).collect();
+        let freed: HashSet<PathBuf> = self.writes().map(|claim| claim.place.resolved.path.clone()).collect();
         let mut bound = Bound {
             class: Class::RestrictedRead,
             root: self.root.filter(|root| *root != Access::Deny),

@@ -93,18 +93,25 @@ impl Bound {
             Ok(at) => self.entries[at] = own,
             Err(at) => self.entries.insert(at, own),
         }
+        if self.class == Class::FullRead {
+            self.class = Class::RestrictedRead;
+        }
         Ok(())
-    }
-
-    /// Whether a denied pattern matches a canonical path or a directory above it. An entry below may still open it:
-    /// [`access`](Self::access) tells.
-    pub fn glob_denies(&self, path: &Path) -> bool {
-        self.globs.iter().any(|glob| glob.denies(path))
     }
 
     /// The entry of a canonical path, or that of the nearest directory above it.
     pub fn nearest(&self, path: &Path) -> Option<&BoundEntry> {
-        path.ancestors().find_map(|path| self.entry(path))
+        let (mut path, mut entries) = (path, self.entries.as_slice());
+        loop {
+            // In their order, whatever lies between a directory and something in it is in that directory as well. So the last
+            // one up to the path tells how far up to look next.
+            entries = entries.get(..entries.partition_point(|entry| entry.path.as_path() <= path))?;
+            let last = entries.last()?;
+            if path.starts_with(&last.path) {
+                return Some(last);
+            }
+            path = common(path, &last.path);
+        }
     }
 
     /// The entry of exactly this path.
@@ -138,14 +145,6 @@ impl Bound {
     pub fn carve_outs(&self) -> impl Iterator<Item = &BoundEntry> {
         let read = |change: &Change<'_>| change.entry.access == Access::Read && change.above == Some(Access::Write);
         self.changes().filter(read).map(|change| change.entry)
-    }
-
-    /// What is open again within an entry that allows less.
-    pub fn reopened(&self) -> impl Iterator<Item = &BoundEntry> {
-        self.changes().filter(|change| change.opens() && change.exists()).map(|change| change.entry).filter(|entry| {
-            let above = entry.path.parent().and_then(|parent| self.nearest(parent));
-            above.is_some_and(|above| above.access < entry.access)
-        })
     }
 
     /// What is denied within something readable. It may be missing.
@@ -188,6 +187,27 @@ impl Bound {
             cwd.display()
         )))
     }
+}
+
+/// The longest beginning that two paths share.
+fn common<'a>(path: &'a Path, other: &Path) -> &'a Path {
+    let (mut rest, mut others) = (path.components(), other.components());
+    let mut shared = 0;
+    while rest.next().zip(others.next()).is_some_and(|(one, other)| one == other) {
+        shared += 1;
+    }
+    let above = path.components().count().saturating_sub(shared);
+    path.ancestors().nth(above).unwrap_or(path)
+}
+
+/// An executor's own directories, which nobody in a sandbox may write to, whatever lies around them.
+pub(crate) trait KeepsOwn: std::fmt::Debug + Send + Sync {
+    /// Takes them out of what is allowed. May block.
+    ///
+    /// # Errors
+    ///
+    /// If the intent asks for just that, or they cannot be made where somebody else could make them.
+    fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError>;
 }
 
 /// Which of the cheap ways will do.

@@ -18,7 +18,7 @@ impl Bound {
     /// [`SandboxError::Preparation`] if a directory cannot be listed, or there are too many matches or too much to look at:
     /// never fewer entries than matches.
     pub fn expand_globs(&mut self, identity: &dyn PathIdentity) -> Result<(), SandboxError> {
-        let mut scan = Scan { identity, looked: 0, matches: Vec::new() };
+        let mut scan = Scan { identity, looked: 0, work: 0, matches: Vec::new() };
         for glob in &self.globs {
             scan.run(glob, self)?;
         }
@@ -40,6 +40,7 @@ fn denied(path: PathBuf, kind: Existing) -> BoundEntry {
 struct Scan<'a> {
     identity: &'a dyn PathIdentity,
     looked: usize,
+    work: u64,
     matches: Vec<(PathBuf, Existing)>,
 }
 
@@ -64,7 +65,10 @@ impl Scan<'_> {
                 if self.looked > MAX_LOOKED_AT {
                     return Err(failed(format!("there are more than {MAX_LOOKED_AT} files to look at")));
                 }
-                let next = glob.pattern.step(&states, &name);
+                let next = glob.pattern.step(&states, &name, &mut self.work);
+                if self.work > MAX_WORK {
+                    return Err(failed(format!("there are more than {MAX_WORK} characters to compare with patterns")));
+                }
                 let kind = match found {
                     Found::Directory => Existing::Directory,
                     Found::File => Existing::File,
@@ -96,6 +100,8 @@ impl Scan<'_> {
 const MAX_MATCHES: usize = 8192;
 /// A walk that does not end in time would hold up every start.
 const MAX_LOOKED_AT: usize = 1_000_000;
+/// Names can be long, and patterns as slow to compare with them as there are characters in both. Seconds.
+const MAX_WORK: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A denied pattern on this executor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,11 +18,6 @@ pub struct BoundGlob {
 }
 
 impl BoundGlob {
-    /// Whether it denies this canonical path: it, or a directory above it, matches.
-    pub fn denies(&self, path: &Path) -> bool {
-        self.matched(path).is_some()
-    }
-
     /// How many components the longest beginning of `path` has that matches.
     pub(super) fn matched(&self, path: &Path) -> Option<usize> {
         let below = path.strip_prefix(&self.base).ok()?;
@@ -83,7 +79,7 @@ pub(super) fn parse(text: &str, windows: bool) -> Result<Vec<Alternative>, Strin
     }
     let text = if windows { text.replace('\\', "/") } else { text.into() };
     let mut alternatives = Vec::new();
-    expand_braces(&text, &mut alternatives)?;
+    expand_braces(&text, 0, &mut alternatives)?;
     let many = alternatives.len() > 1;
     alternatives.iter().map(|text| alternative(text, many)).collect()
 }
@@ -116,7 +112,7 @@ fn alternative(text: &str, many: bool) -> Result<Alternative, String> {
         Some(Segment::Name(_)) => {}
     }
     segments.dedup_by(|second, first| *first == Segment::AnyDepth && *second == Segment::AnyDepth);
-    Ok(Alternative { fixed, pattern: Pattern { segments } })
+    Ok(Alternative { fixed, pattern: Pattern { segments: segments.into() } })
 }
 
 fn unescaped(pieces: &[Piece]) -> String {
@@ -138,7 +134,7 @@ fn segment(name: &str) -> Result<Segment, String> {
             '?' => Piece::One,
             '\\' => Piece::Unit(chars.next().ok_or("it ends with a backslash")?.into()),
             '[' => {
-                let (class, rest) = class(chars.as_str()).ok_or_else(|| format!("`{name}` has no valid `[…]`"))?;
+                let (class, rest) = class(chars.as_str()).ok_or(NO_CLASS)?;
                 chars = rest.chars();
                 class
             }
@@ -177,7 +173,7 @@ fn class(text: &str) -> Option<(Piece, &str)> {
 }
 
 /// The texts that a text with `{a,b}` stands for.
-fn expand_braces(text: &str, out: &mut Vec<String>) -> Result<(), String> {
+fn expand_braces(text: &str, within: usize, out: &mut Vec<String>) -> Result<(), String> {
     let Some((before, choices, after)) = first_braces(text)? else {
         if out.len() == MAX_ALTERNATIVES {
             return Err(format!("it has more than {MAX_ALTERNATIVES} alternatives"));
@@ -185,8 +181,12 @@ fn expand_braces(text: &str, out: &mut Vec<String>) -> Result<(), String> {
         out.push(text.into());
         return Ok(());
     };
+    // Each may stand for one choice only, and so add nothing to what is counted.
+    if within == MAX_BRACES {
+        return Err(format!("it has more than {MAX_BRACES} braces within or behind each other"));
+    }
     for choice in choices {
-        expand_braces(&format!("{before}{choice}{after}"), out)?;
+        expand_braces(&format!("{before}{choice}{after}"), within + 1, out)?;
     }
     Ok(())
 }
@@ -205,10 +205,10 @@ fn first_braces(text: &str) -> Result<Option<Braces<'_>>, String> {
                 chars.next();
             }
             '[' => {
-                if let Some((_, rest)) = class(text.get(at + 1..).unwrap_or_default()) {
-                    while chars.as_str().len() > rest.len() {
-                        chars.next();
-                    }
+                // To go on behind one that is none would be to look for its end again and again.
+                let (_, rest) = class(text.get(at + 1..).unwrap_or_default()).ok_or(NO_CLASS)?;
+                while chars.as_str().len() > rest.len() {
+                    chars.next();
                 }
             }
             '{' => {
@@ -238,7 +238,7 @@ fn first_braces(text: &str) -> Result<Option<Braces<'_>>, String> {
 /// A pattern below a directory: one or more segments, the last of which is a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pattern {
-    segments: Vec<Segment>,
+    segments: Arc<[Segment]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -261,12 +261,21 @@ enum Piece {
 }
 
 impl Pattern {
+    /// How much of it there is to compare with a path.
+    pub(super) fn size(&self) -> usize {
+        let size = |segment: &Segment| match segment {
+            Segment::AnyDepth => 1,
+            Segment::Name(pieces) => 1 + pieces.len(),
+        };
+        self.segments.iter().map(size).sum()
+    }
+
     /// How many names the longest beginning of `names` has that matches the whole pattern.
     pub(super) fn longest_match<'a>(&self, names: impl Iterator<Item = &'a OsStr>) -> Option<usize> {
         let mut states = self.start();
         let mut longest = None;
         for (at, name) in names.enumerate() {
-            states = self.step(&states, name);
+            states = self.step(&states, name, &mut 0);
             if self.accepts(&states) {
                 longest = Some(at + 1);
             }
@@ -284,14 +293,14 @@ impl Pattern {
         states
     }
 
-    /// Which segments may come next after one more name.
-    pub(super) fn step(&self, states: &[bool], name: &OsStr) -> Vec<bool> {
+    /// Which segments may come next after one more name. What was compared is added to `work`.
+    pub(super) fn step(&self, states: &[bool], name: &OsStr, work: &mut u64) -> Vec<bool> {
         let units = units(name);
         let mut next = vec![false; self.segments.len() + 1];
         for (at, segment) in self.segments.iter().enumerate().filter(|(at, _)| states.get(*at) == Some(&true)) {
             match segment {
                 Segment::AnyDepth => self.enter(at, &mut next),
-                Segment::Name(pieces) if matches(pieces, &units) => self.enter(at + 1, &mut next),
+                Segment::Name(pieces) if matches(pieces, &units, work) => self.enter(at + 1, &mut next),
                 Segment::Name(_) => {}
             }
         }
@@ -316,7 +325,6 @@ impl Pattern {
     }
 
     /// The pattern as a POSIX regular expression of what comes after the base and a slash, all below a match included.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
     pub(super) fn to_regex(&self) -> String {
         let mut regex = String::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -336,7 +344,6 @@ impl Pattern {
 }
 
 impl Piece {
-    #[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
     fn to_regex(&self, regex: &mut String) {
         match self {
             Self::Any => regex.push_str("[^/]*"),
@@ -358,7 +365,6 @@ impl Piece {
 }
 
 /// Writes a class; within brackets, only the places of `]`, `^` and `-` mean something.
-#[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
 fn class_to_regex(negated: bool, ranges: &[(u32, u32)], regex: &mut String) {
     let mut items = String::new();
     let (mut bracket, mut caret, mut dash) = (false, false, false);
@@ -403,7 +409,6 @@ fn class_to_regex(negated: bool, ranges: &[(u32, u32)], regex: &mut String) {
 }
 
 /// Writes a character that stands for itself.
-#[cfg_attr(not(test), allow(dead_code, reason = "the policies of macOS are written with it"))]
 pub(super) fn push_escaped(char: char, regex: &mut String) {
     if matches!(char, '.' | '[' | ']' | '(' | ')' | '{' | '}' | '*' | '+' | '?' | '|' | '^' | '$' | '\\') {
         regex.push('\\');
@@ -412,11 +417,12 @@ pub(super) fn push_escaped(char: char, regex: &mut String) {
 }
 
 /// Whether a whole name matches.
-fn matches(pieces: &[Piece], name: &[u32]) -> bool {
+fn matches(pieces: &[Piece], name: &[u32], work: &mut u64) -> bool {
     let (mut piece, mut at) = (0, 0);
     // Where to go on when what followed the last `*` did not fit: it takes one more.
     let mut retry = None;
     loop {
+        *work += 1;
         match (pieces.get(piece), name.get(at)) {
             (Some(Piece::Any), _) => {
                 retry = Some((piece, at));
@@ -451,6 +457,8 @@ fn units(name: &OsStr) -> Vec<u32> {
 const ROOTS_PREFIX: &str = "codex-project-roots://";
 const MAX_PATTERN_BYTES: usize = 4096;
 const MAX_ALTERNATIVES: usize = 64;
+const MAX_BRACES: usize = 64;
+const NO_CLASS: &str = "it has no valid `[…]` where it has a `[`";
 const NO_CHARACTER: u32 = 0x11_0000;
 
 #[cfg(test)]

@@ -46,7 +46,14 @@ impl PathIdentity for HostPaths {
                 Err(error) => Err(error),
             }
         };
-        directory.read_dir()?.filter_map(|entry| named(entry).transpose()).collect()
+        let mut names = Vec::new();
+        for entry in directory.read_dir()? {
+            names.extend(named(entry)?);
+            if names.len() > MAX_NAMES {
+                return Err(io::Error::other(format!("it holds more than {MAX_NAMES} names")));
+            }
+        }
+        Ok(names)
     }
 
     fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
@@ -60,6 +67,9 @@ impl PathIdentity for HostPaths {
         if cfg!(any(target_os = "macos", windows)) { path.canonicalize() } else { Ok(path.into()) }
     }
 }
+
+/// As many as are looked at in all.
+const MAX_NAMES: usize = 1_000_000;
 
 /// Whether an error means that nothing is there, and nothing could be.
 fn is_absence(error: &io::Error) -> bool {

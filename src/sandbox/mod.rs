@@ -20,6 +20,7 @@ mod fake;
 mod glob;
 mod host;
 mod intent;
+mod limits;
 mod managed;
 mod protect;
 mod resolve;
@@ -30,6 +31,7 @@ mod violation;
 
 pub use crate::backend::local::enforcer::{NativeEnforcer, SandboxEnforcer, SandboxPlan, SandboxedStart};
 
+pub(crate) use self::bound::KeepsOwn;
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};
 pub use self::denial::{Denial, DenialWatch, Evidence};
 pub use self::enforcement::{Enforcement, Level};

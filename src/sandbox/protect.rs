@@ -1,5 +1,6 @@
 //! Names in writable directories that must neither change nor appear.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::bound::{Bound, BoundEntry, Existing, Origin, ProtectedName};
@@ -12,7 +13,7 @@ use super::resolve::Resolver;
 /// entries let be written, whether it exists or not.
 pub(super) fn names(
     bound: &mut Bound,
-    freed: &[PathBuf],
+    freed: &HashSet<PathBuf>,
     facts: &Facts<'_>,
     resolver: &Resolver<'_>,
 ) -> Result<(), SandboxError> {
@@ -109,12 +110,13 @@ fn in_repository(root: &Path, resolver: &Resolver<'_>) -> Result<bool, SandboxEr
 /// Adds the entries whose paths are missing from a writable directory: they must not appear there.
 pub(super) fn missing(bound: &mut Bound, resolver: &Resolver<'_>) -> Result<(), SandboxError> {
     let mut found = Vec::new();
+    let known: HashSet<&Path> = bound.protected.iter().map(|name| name.path.as_path()).collect();
     for entry in &bound.entries {
         let Some(parent) = entry.path.parent() else { continue };
         let held = entry.kind == Existing::Missing
             && entry.access < Access::Write
             && bound.can_write(parent)
-            && !bound.protected.iter().any(|name| name.path == entry.path)
+            && !known.contains(entry.path.as_path())
             && (parent.parent().is_none() || resolver.found(parent)? == Found::Directory);
         if held {
             let nearest = bound.nearest(parent).map_or_else(|| Path::new("/"), |root| &root.path);

@@ -1,6 +1,6 @@
 //! From paths as they are written to paths without links.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
@@ -9,11 +9,14 @@ use std::path::{Component, Path, PathBuf};
 use super::bound::{Alias, Existing};
 use super::error::SandboxError;
 use super::facts::{Found, PathIdentity, Seen};
+use super::limits;
 
 /// Resolves paths, and looks at each place once.
 pub(super) struct Resolver<'a> {
     identity: &'a dyn PathIdentity,
     seen: RefCell<HashMap<PathBuf, Look>>,
+    /// The bytes of all paths so far.
+    spent: Cell<usize>,
 }
 
 /// What came of a look.
@@ -49,15 +52,29 @@ impl Resolved {
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(identity: &'a dyn PathIdentity) -> Self {
-        Self { identity, seen: RefCell::default() }
+        Self { identity, seen: RefCell::default(), spent: Cell::default() }
     }
 
     pub(super) fn identity(&self) -> &'a dyn PathIdentity {
         self.identity
     }
 
+    /// Counts one more path, as long as there are not too many in all.
+    fn spend(&self, path: &Path) -> Result<(), SandboxError> {
+        let spent = self.spent.get().saturating_add(path.as_os_str().len());
+        if spent > limits::ALL_PATHS_BYTES {
+            return Err(limits::exceeded(limits::ALL_PATHS_BYTES, "bytes of paths to look up"));
+        }
+        self.spent.set(spent);
+        Ok(())
+    }
+
     /// Follows every link of an absolute path. What is missing is kept by its text.
     pub(super) fn resolve(&self, path: &Path) -> Result<Resolved, SandboxError> {
+        if path.as_os_str().len() > limits::PATH_BYTES {
+            return Err(limits::exceeded(limits::PATH_BYTES, "bytes in one path"));
+        }
+        self.spend(path)?;
         let mut at = root_of(path);
         let (mut kind, mut owner) = (Existing::Directory, None);
         let (mut links, mut blocked) = (Vec::new(), None);
@@ -92,6 +109,8 @@ impl<'a> Resolver<'a> {
                     }
                     let followed = names(&target);
                     rest.extend(followed.into_iter().rev());
+                    self.spend(&next)?;
+                    self.spend(&target)?;
                     links.push(Alias { link: next, target });
                     owner = None;
                     continue;
@@ -130,6 +149,7 @@ impl<'a> Resolver<'a> {
         if let Some(look) = self.seen.borrow().get(path) {
             return Ok(look.clone());
         }
+        self.spend(path)?;
         let look = match self.identity.look(path) {
             Ok(seen) => Look::Seen(seen),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Look::Blocked,

@@ -25,7 +25,7 @@ pub struct SandboxSettings {
     /// need be, and nobody else may write to it. By default, on Linux, `/var/tmp/longarm-` and the number of the user; where
     /// somebody else has taken that name, `longarm` in the user's directory below `/run/user`, or the first name with a number
     /// behind it. [`Local::new`](crate::Local::new) removes what it says was left, also if no sandbox is ever asked for.
-    /// Processes in a sandbox have no access to it.
+    /// Nobody in a sandbox can write to it, whatever is allowed around it: neither processes nor calls about files.
     pub state_dir: Option<PathBuf>,
     /// Who is told of violations. By default nobody.
     pub violations: Option<Arc<dyn ViolationSink>>,

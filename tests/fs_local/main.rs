@@ -7,6 +7,7 @@ mod killed;
 mod metadata_kept;
 #[path = "../common/needs.rs"]
 mod needs;
+mod own_state;
 mod paths;
 mod place;
 mod races;

@@ -115,7 +115,7 @@ impl Local {
         fs.protected_names.clone_from(&config.sandbox.extra_protected_names);
         Self {
             buffers: Arc::new(Buffers::new(config.output.chunk_bytes)),
-            fs: Arc::new(LocalFileSystem::new(fs)),
+            fs: Arc::new(LocalFileSystem::new(fs).keeping(Arc::new(placeholders.clone()))),
             spawner: Arc::new(Spawner::new(config.start_limit)),
             placeholders,
             config: Arc::new(config),

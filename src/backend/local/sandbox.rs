@@ -13,7 +13,7 @@ use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Access, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths,
+    Access, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _,
     ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation, ViolationReason,
 };
 use crate::status::ExitStatus;
@@ -150,7 +150,7 @@ impl Work {
     fn bind(&self) -> Result<Bound, SandboxError> {
         let temp_dir = os::temporary_directories(&self.config.base_env).1;
         let mut bound = self.intent.bind(&Facts::host(&self.config.sandbox, &temp_dir))?;
-        self.placeholders.guard(&mut bound)?;
+        self.placeholders.keep_own(&mut bound)?;
         Ok(bound)
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::sandbox::{MissingProtected, ProtectedName};
+use crate::sandbox::{Bound, KeepsOwn, MissingProtected, ProtectedName, SandboxError};
 
 /// The names of one executor.
 #[derive(Clone, Debug)]
@@ -25,19 +25,19 @@ impl Placeholders {
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
     pub(super) fn recover(&self) {}
 
-    /// There is no state that a process could forge.
-    #[cfg(not(target_os = "linux"))]
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "it has the names of the placeholders of Linux")]
-    pub(super) fn guard(&self, _bound: &mut crate::sandbox::Bound) -> Result<(), crate::sandbox::SandboxError> {
-        Ok(())
-    }
-
     /// Watches names until what it returns is asked.
     pub(super) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         let watch =
             |name: &ProtectedName| Watched { path: name.path.clone(), before: Thing::at(&name.path).ok().flatten() };
         let moves = missing == MissingProtected::Check;
         Held { directory: self.directory.clone(), moves, names: names.iter().map(watch).collect() }
+    }
+}
+
+/// There is no state that a process could forge.
+impl KeepsOwn for Placeholders {
+    fn keep_own(&self, _bound: &mut Bound) -> Result<(), SandboxError> {
+        Ok(())
     }
 }
 

@@ -59,7 +59,7 @@ use super::{
 };
 use crate::error::Unsupported;
 use crate::path_uri::PathUri;
-use crate::sandbox::{SandboxError, SandboxIntent};
+use crate::sandbox::{Bound, KeepsOwn, SandboxError, SandboxIntent};
 
 /// The files of this machine. See the [module documentation](self). All calls must be made within a tokio runtime with its
 /// I/O and time drivers enabled.
@@ -76,6 +76,8 @@ pub struct LocalFileSystem {
     trees: Pool,
     #[cfg(target_os = "linux")]
     plans: Arc<sandbox::Plans>,
+    /// What calls under a sandbox may not write to.
+    own: Option<Arc<dyn KeepsOwn>>,
 }
 
 impl LocalFileSystem {
@@ -89,7 +91,19 @@ impl LocalFileSystem {
             trees,
             #[cfg(target_os = "linux")]
             plans: Arc::default(),
+            own: None,
         }
+    }
+
+    /// Keeps calls under a sandbox out of the executor's own directories.
+    pub(crate) fn keeping(mut self, own: Arc<dyn KeepsOwn>) -> Self {
+        self.own = Some(own);
+        self
+    }
+
+    /// Takes the executor's own directories out of what an intent allows. May block.
+    fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError> {
+        self.own.as_ref().map_or(Ok(()), |own| own.keep_own(bound))
     }
 
     /// Waits until no call runs.

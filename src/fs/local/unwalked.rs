@@ -57,14 +57,16 @@ impl Unwalked {
 
     /// Binds the intent, since what its paths lead to can change between two calls.
     async fn check(&self, purpose: Purpose) -> Result<(), FsError> {
-        let (intent, config) = (Arc::clone(&self.intent), self.fs.config.clone());
+        let (intent, fs) = (Arc::clone(&self.intent), self.fs.clone());
         let bind = move || {
+            let config = &fs.config;
             let settings = config
                 .protected_names
                 .iter()
                 .fold(SandboxSettings::default(), |settings, name| settings.protect_name(name));
             let temp_dir = config.temp_dir.as_deref().unwrap_or_else(|| Path::new(""));
-            let bound = intent.bind(&Facts::host(&settings, temp_dir))?;
+            let mut bound = intent.bind(&Facts::host(&settings, temp_dir))?;
+            fs.keep_own(&mut bound)?;
             Ok(decide(bound.class, purpose)?)
         };
         self.fs.pool.run(bind).await

@@ -65,7 +65,6 @@ fn a_pattern_denies_unless_an_entry_below_opens_again() {
     ] {
         assert_eq!(bound.access(Path::new(path)), Some(access), "{path}");
     }
-    assert!(bound.glob_denies(Path::new("/w/x.d/open")) && !bound.glob_denies(Path::new("/w")));
 }
 
 #[test]
@@ -87,7 +86,6 @@ fn lists_hold_what_changes_something_from_above_to_below() {
     );
     assert_eq!(paths(bound.write_roots()), ["/w", "/w/.git/hooks"]);
     assert_eq!(paths(bound.carve_outs()), ["/w/.codex", "/w/.git"]);
-    assert_eq!(paths(bound.reopened()), ["/w/.git/hooks", "/w/s/r"]);
     assert_eq!(paths(bound.masks()), ["/d", "/w/s"]);
     assert_eq!(paths(bound.visible()), ["/w/s/r"]);
     let above: Vec<_> = bound.changes().map(|change| (change.above, change.opens())).collect();
@@ -104,7 +102,6 @@ fn without_a_readable_root_only_what_is_listed_is_visible() {
     assert_eq!(paths(bound.visible()), ["/usr", "/w"]);
     assert_eq!(paths(bound.masks()), [""; 0]);
     assert_eq!(bound.access(Path::new("/etc")), None);
-    assert!(bound.reopened().next().is_none());
 }
 
 #[test]

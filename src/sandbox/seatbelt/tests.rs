@@ -260,9 +260,9 @@ fn what_no_policy_can_name_is_refused() {
     let bound = intent.bind(&Facts::new(Platform::MacOs, &fake)).unwrap();
     let error = SeatbeltPolicy::new(&bound, None, None).unwrap_err();
     assert!(error.to_string().contains(DATA_VOLUME), "{error}");
-    let many = (0..8192).fold(SandboxIntent::read_only(), |intent, number| {
-        intent.deny(uri(&format!("/Users/u/w/a-name-that-is-not-short-{number}")))
-    });
+    let name = "a-name-that-is-not-short".repeat(7);
+    let many = (0..4000)
+        .fold(SandboxIntent::read_only(), |intent, number| intent.deny(uri(&format!("/Users/u/w/{name}-{number}"))));
     let error = SeatbeltPolicy::new(&bind(&many), None, None).unwrap_err();
     assert!(error.to_string().contains("more than a policy"), "{error}");
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::fs::FsError;
 use crate::sandbox::SandboxError;
 
 /// The threads of one plan. They are made as they are needed, and end when they are not for a while, or nobody has the
-/// crew any more.
+/// crew any more, or many of others' are idle as well.
 #[derive(Debug)]
 pub(super) struct Crew {
     shared: Arc<Shared>,
@@ -28,6 +29,23 @@ struct Shared {
     ruleset: Option<Ruleset>,
     state: Mutex<State>,
     wake: Condvar,
+    /// Those of all crews.
+    idle: Arc<Idle>,
+}
+
+/// How many threads wait for something to do.
+#[derive(Debug, Default)]
+pub(super) struct Idle(AtomicUsize);
+
+impl Idle {
+    /// Counts one more, unless there are as many as may be.
+    fn enter(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |idle| (idle < MOST_IDLE).then_some(idle + 1)).is_ok()
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -43,9 +61,17 @@ type Job = Box<dyn FnOnce(Result<(), Arc<io::Error>>) + Send>;
 
 impl Crew {
     /// A crew behind this wall, of at most so many threads.
-    pub(super) fn new(wall: &Wall, most: usize) -> io::Result<Self> {
-        let shared = Shared { ruleset: wall.build()?, state: Mutex::default(), wake: Condvar::new() };
+    pub(super) fn new(wall: &Wall, most: usize, idle: &Arc<Idle>) -> io::Result<Self> {
+        let idle = Arc::clone(idle);
+        let shared = Shared { ruleset: wall.build()?, state: Mutex::default(), wake: Condvar::new(), idle };
         Ok(Self { shared: Arc::new(shared), most: most.max(1) })
+    }
+
+    /// How many threads it has, and how many of them wait for something to do.
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> (usize, usize) {
+        let state = self.shared.state();
+        (state.threads, state.idle)
     }
 
     /// Runs a call on one of its threads. It counts as one of the pool's.
@@ -137,7 +163,7 @@ impl Shared {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            if state.closed {
+            if state.closed || !self.idle.enter() {
                 state.threads -= 1;
                 return None;
             }
@@ -145,6 +171,7 @@ impl Shared {
             let (woken, timed_out) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
+            self.idle.leave();
             if timed_out.timed_out() && state.jobs.is_empty() {
                 state.threads -= 1;
                 return None;
@@ -169,6 +196,9 @@ fn cannot_restrict(error: &io::Error) -> SandboxError {
 /// How long a thread waits for something to do. 10 s.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// As many as calls run at a time by default, for all policies together.
+const MOST_IDLE: usize = 32;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +210,7 @@ mod tests {
             Box::new(move |wall| told.lock().unwrap().push(wall.is_ok()))
         };
         let state = State { jobs: (0..jobs).map(|_| job(&told)).collect(), threads, idle: 0, closed: true };
-        (Shared { ruleset: None, state: Mutex::new(state), wake: Condvar::new() }, told)
+        (Shared { ruleset: None, state: Mutex::new(state), wake: Condvar::new(), idle: Arc::default() }, told)
     }
 
     fn failed() -> Result<(), Arc<io::Error>> {

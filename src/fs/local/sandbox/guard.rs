@@ -81,8 +81,9 @@ impl Guard {
     /// Of what cannot be read, whether it lies within something that can: then it is seen.
     fn is_in_sight(&self, path: &Path) -> bool {
         let readable = |access: Option<Access>| access >= Some(Access::Read);
-        let mut entries = path.ancestors().filter_map(|path| self.bound.entry(path));
-        readable(self.bound.root) || entries.any(|entry| readable(Some(entry.access)))
+        let nearest = |path| self.bound.nearest(path);
+        let mut above = std::iter::successors(nearest(path), |entry| entry.path.parent().and_then(nearest));
+        readable(self.bound.root) || above.any(|entry| readable(Some(entry.access)))
     }
 
     /// Whether the directory of a path may be read.

@@ -63,7 +63,7 @@ impl Sandboxed {
 
     async fn new_plan(&self) -> Result<Arc<Plan>, FsError> {
         let (fs, intent) = (self.fs.clone(), Arc::clone(&self.intent));
-        let plan = self.fs.pool.run(move || Ok(fs.plans.make(&intent, &fs.config)?)).await?;
+        let plan = self.fs.pool.run(move || Ok(fs.plans.make(&intent, &fs)?)).await?;
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&plan));
         Ok(plan)
     }

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::super::LocalFileSystemConfig;
-use super::crew::Crew;
+use super::super::LocalFileSystem;
+use super::crew::{Crew, Idle};
 use super::guard::Guard;
 use super::landlock::Wall;
 use crate::sandbox::{
-    Access, Bound, Class, Facts, Found, HostPaths, PathIdentity, Platform, SandboxError, SandboxIntent, Seen,
+    Access, Bound, BoundEntry, Class, Facts, Found, HostPaths, PathIdentity, Platform, SandboxError, SandboxIntent,
+    Seen,
 };
 
 /// An intent that was bound.
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     reading: Vec<usize>,
     /// None where the class needs none.
     pub(super) crew: Option<Arc<Crew>>,
+    /// How much it takes to keep it, about, in bytes.
+    weight: usize,
 }
 
 /// For what a plan must hold.
@@ -131,12 +134,29 @@ impl PathIdentity for Recording {
 #[derive(Debug, Default)]
 pub(in crate::fs::local) struct Plans {
     state: Mutex<State>,
+    /// Threads of all crews that wait for something to do.
+    idle: Arc<Idle>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     plans: VecDeque<(SandboxIntent, Arc<Plan>)>,
     crews: VecDeque<(CrewKey, Arc<Crew>)>,
+}
+
+impl State {
+    /// Puts a plan first, as long as there is room for it, and lets those go that were used longest ago.
+    fn keep(&mut self, intent: &SandboxIntent, plan: &Arc<Plan>) {
+        self.plans.retain(|(of, _)| of != intent);
+        self.plans.push_front((intent.clone(), Arc::clone(plan)));
+        let mut weight = 0;
+        let fitting = self.plans.iter().take_while(|(_, plan)| {
+            weight += plan.weight;
+            weight <= MOST_BYTES
+        });
+        let fitting = fitting.count().min(MOST_PLANS);
+        self.plans.truncate(fitting);
+    }
 }
 
 /// Rules name objects, not paths: a directory that was made anew needs new ones.
@@ -158,37 +178,34 @@ impl Plans {
     }
 
     /// Makes a plan. May block.
-    pub(super) fn make(
-        &self,
-        intent: &SandboxIntent,
-        config: &LocalFileSystemConfig,
-    ) -> Result<Arc<Plan>, SandboxError> {
+    pub(super) fn make(&self, intent: &SandboxIntent, files: &LocalFileSystem) -> Result<Arc<Plan>, SandboxError> {
+        let config = &files.config;
         let recording = Recording::default();
         let mut facts = Facts::new(Platform::HOST, &recording).uid(Some(rustix::process::geteuid().as_raw()));
         facts.extra_protected_names = &config.protected_names;
         if let Some(temp_dir) = &config.temp_dir {
             facts = facts.temp_dir(temp_dir);
         }
-        let bound = Arc::new(intent.bind(&facts)?);
+        let mut bound = intent.bind(&facts)?;
+        files.keep_own(&mut bound)?;
+        let bound = Arc::new(bound);
         let looks: Vec<_> = recording.looks.into_inner().into_iter().collect();
         let reading = reading(&bound, &looks);
         let crew = match bound.class {
             Class::Nothing | Class::FullWrite => None,
             Class::FullRead | Class::RestrictedRead => Some(self.crew(&bound, config.blocking_calls)?),
         };
-        let plan = Arc::new(Plan { guard: Guard::new(bound), looks, reading, crew });
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.plans.retain(|(of, _)| of != intent);
-        state.plans.push_front((intent.clone(), Arc::clone(&plan)));
-        state.plans.truncate(MOST_PLANS);
+        let weight = weight(intent, &bound, &looks);
+        let plan = Arc::new(Plan { guard: Guard::new(bound), looks, reading, crew, weight });
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).keep(intent, &plan);
         Ok(plan)
     }
 
-    /// How many plans and crews are kept.
+    /// How many plans and crews are kept, and what the plans take.
     #[cfg(test)]
-    pub(super) fn sizes(&self) -> (usize, usize) {
+    pub(super) fn sizes(&self) -> (usize, usize, usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.plans.len(), state.crews.len())
+        (state.plans.len(), state.crews.len(), state.plans.iter().map(|(_, plan)| plan.weight).sum())
     }
 
     fn crew(&self, bound: &Bound, most: usize) -> Result<Arc<Crew>, SandboxError> {
@@ -203,7 +220,7 @@ impl Plans {
         let crew = match known {
             Some(crew) => crew,
             // Without the lock: a path may be on a file system that does not answer.
-            None => Arc::new(Crew::new(&key.wall, most).map_err(|error| {
+            None => Arc::new(Crew::new(&key.wall, most, &self.idle).map_err(|error| {
                 SandboxError::preparation(format!("the rules for its paths cannot be made: {error}"))
             })?),
         };
@@ -238,7 +255,20 @@ fn reading(bound: &Bound, looks: &[(PathBuf, Look)]) -> Vec<usize> {
     looks.iter().enumerate().filter(|(_, (path, look))| matters(path, look)).map(|(index, _)| index).collect()
 }
 
-/// Each is some kilobytes.
+/// About what a plan takes.
+fn weight(intent: &SandboxIntent, bound: &Bound, looks: &[(PathBuf, Look)]) -> usize {
+    let looks: usize = looks.iter().map(|(path, _)| path.as_os_str().len() + size_of::<(PathBuf, Look)>()).sum();
+    let entry = |entry: &BoundEntry| {
+        // A rule of the second wall names it once more.
+        2 * entry.path.as_os_str().len() + entry.lexical.as_os_str().len() + 2 * size_of::<BoundEntry>()
+    };
+    let globs: usize = bound.globs.iter().map(|glob| glob.base.as_os_str().len() + glob.text.len()).sum();
+    intent.to_json().len() + looks + bound.entries.iter().map(entry).sum::<usize>() + globs
+}
+
+/// Most are some kilobytes.
 const MOST_PLANS: usize = 64;
+/// All of them together. One that is larger is made anew for each call.
+const MOST_BYTES: usize = 16 << 20;
 /// Each may have threads that wait for a while.
 const MOST_CREWS: usize = 16;

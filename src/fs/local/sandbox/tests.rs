@@ -26,8 +26,12 @@ impl Scene {
     }
 
     fn plan(&self, intent: SandboxIntent) -> Arc<Plan> {
-        Plans::default().make(&intent.cwd(uri(&self.w)), &LocalFileSystemConfig::default()).unwrap()
+        Plans::default().make(&intent.cwd(uri(&self.w)), &files()).unwrap()
     }
+}
+
+fn files() -> LocalFileSystem {
+    LocalFileSystem::new(LocalFileSystemConfig::default())
 }
 
 fn uri(path: &Path) -> PathUri {
@@ -101,7 +105,7 @@ async fn a_call_that_panics_fails_alone() {
 fn equal_walls_share_their_threads_and_plans_are_bounded() {
     let scene = Scene::new();
     let plans = Plans::default();
-    let make = |intent: &SandboxIntent| plans.make(intent, &LocalFileSystemConfig::default()).unwrap();
+    let make = |intent: &SandboxIntent| plans.make(intent, &files()).unwrap();
     let one = make(&SandboxIntent::workspace_write([uri(&scene.w)]).cwd(uri(&scene.w)));
     let other = make(&SandboxIntent::workspace_write([uri(&scene.w)]).cwd(uri(&scene.w)).deny(uri(&scene.w.join("f"))));
     let crews = [&one, &other].map(|plan| plan.crew.clone().unwrap());
@@ -111,6 +115,65 @@ fn equal_walls_share_their_threads_and_plans_are_bounded() {
         fs::create_dir(&root).unwrap();
         make(&SandboxIntent::workspace_write([uri(&root)]).cwd(uri(&root)));
     }
-    let (plans, crews) = plans.sizes();
-    assert!(plans <= 64 && crews <= 16, "{plans} {crews}");
+    let (plans, crews, bytes) = plans.sizes();
+    assert!(plans <= 64 && crews <= 16 && bytes < 1 << 20, "{plans} {crews} {bytes}");
+}
+
+#[test]
+fn large_intents_do_not_fill_the_memory_with_plans() {
+    let scene = Scene::new();
+    let plans = Plans::default();
+    let make = |number: usize| {
+        // What means nothing here is kept with the rest.
+        let path = number.to_string().repeat(1 << 20);
+        let token = crate::sandbox::Special::Unknown { path, subpath: None };
+        let intent = SandboxIntent::read_only().cwd(uri(&scene.w));
+        let intent = intent.entry(crate::sandbox::Entry::special(token, crate::sandbox::Access::Read));
+        plans.make(&intent, &files()).unwrap();
+        intent
+    };
+    let last = (10..40).map(make).last().unwrap();
+    let (kept, _, bytes) = plans.sizes();
+    assert!((4..8).contains(&kept) && bytes <= 16 << 20, "{kept} {bytes}");
+    assert!(plans.known(&last).is_some(), "the last one is kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_that_wait_for_more_to_do_are_bounded_for_all_policies_together() {
+    const POLICIES: usize = 40;
+    let scene = Scene::new();
+    let (plans, pool) = (Plans::default(), Pool::new(4));
+    let mut made = Vec::new();
+    for number in 0..POLICIES {
+        let root = scene.w.join(number.to_string());
+        fs::create_dir(&root).unwrap();
+        let intent = SandboxIntent::workspace_write([uri(&root)]).cwd(uri(&root));
+        let plan = plans.make(&intent, &files()).unwrap();
+        let crew = plan.crew.clone().unwrap();
+        let both = Arc::new(std::sync::Barrier::new(2));
+        let wait = || {
+            let both = Arc::clone(&both);
+            crew.run(&pool, move || {
+                both.wait();
+                Ok(())
+            })
+        };
+        let (one, other) = tokio::join!(wait(), wait());
+        (one.unwrap(), other.unwrap());
+        made.push(crew);
+    }
+    // Until none of them is busy.
+    let threads = loop {
+        let (threads, idle) =
+            made.iter().map(|crew| crew.threads()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        if threads == idle {
+            break threads;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(threads <= 32, "{threads} threads wait");
+    // There are more as soon as there is something to do.
+    for crew in &made {
+        crew.run(&pool, || Ok(())).await.unwrap();
+    }
 }

@@ -163,6 +163,10 @@ fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
             let remedy = match stage {
                 Stage::SourceChanged | Stage::StepChanged => "try again",
                 Stage::Port => "send another port",
+                // Each place that has its own rights takes two while it is built.
+                Stage::Source if *errno == libc::EMFILE => {
+                    "send fewer entries, or let the executor have more descriptors"
+                }
                 Stage::Make => "try again, or send fewer entries",
                 _ => "let the executor's user reach it, or leave it out of the intent",
             };

@@ -109,6 +109,11 @@ fn mounts(
     if network.private && kernel.network && !settings.without.network {
         flags |= libc::CLONE_NEWNET;
     }
+    let ports = settings.managed.map(|managed| unique(&managed.loopback_ports)).unwrap_or_default();
+    if ports.len() > MAX_PORTS {
+        let reason = format!("more than {MAX_PORTS} loopback ports are to answer, each of which takes a descriptor");
+        return Err(SandboxError::preparation(reason));
+    }
     let base = match bound.root {
         _ if settings.without.mounts => Base::Writable,
         Some(Access::Write) => Base::Writable,
@@ -149,7 +154,7 @@ fn mounts(
             Proc::Masked
         },
         loopback: network.loopback,
-        ports: settings.managed.map(|managed| unique(&managed.loopback_ports)).unwrap_or_default(),
+        ports,
     })
 }
 
@@ -157,6 +162,9 @@ fn mounts(
 pub(super) fn unique(ports: &[u16]) -> Vec<u16> {
     ports.iter().copied().filter(|port| *port != 0).collect::<BTreeSet<_>>().into_iter().collect()
 }
+
+/// More than any proxy has.
+const MAX_PORTS: usize = 64;
 
 /// The tree while it is planned.
 struct Tree {

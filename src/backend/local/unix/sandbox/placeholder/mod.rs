@@ -34,7 +34,7 @@ use rustix::io::Errno;
 pub(in crate::backend::local) use self::held::Held;
 use self::held::{HeldName, born};
 use self::journal::{Journal, Record};
-use crate::sandbox::{Bound, Class, MissingProtected, ProtectedName, SandboxError};
+use crate::sandbox::{Bound, Class, KeepsOwn, MissingProtected, ProtectedName, SandboxError};
 
 /// What makes a directory that one and no other: the device and the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +70,8 @@ pub(in crate::backend::local) struct Placeholders {
 struct Shared {
     /// Where the journal may be, best first.
     directories: Vec<PathBuf>,
+    /// How many directories stand for names at a time: each takes a descriptor.
+    most: usize,
     state: Mutex<State>,
 }
 
@@ -99,7 +101,11 @@ impl Placeholders {
     /// yet.
     pub(in crate::backend::local) fn new(directory: Option<PathBuf>) -> Self {
         let directories = directory.map_or_else(journal::default_directories, |directory| vec![directory]);
-        Self { shared: Arc::new(Shared { directories, state: Mutex::default() }) }
+        Self::of(directories, most())
+    }
+
+    fn of(directories: Vec<PathBuf>, most: usize) -> Self {
+        Self { shared: Arc::new(Shared { directories, most, state: Mutex::default() }) }
     }
 
     /// Has everybody who needs the state wait.
@@ -125,40 +131,6 @@ impl Placeholders {
             // Not only when it is closed: a child that is being made may have it open for a moment.
             let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingUnlock);
         }
-    }
-
-    /// Keeps the executor's own directories out of reach where an intent would let a process write to them: it could forge a
-    /// journal, which the next executor believes.
-    ///
-    /// # Errors
-    ///
-    /// If the intent asks for just that, or they cannot be made.
-    pub(in crate::backend::local) fn guard(&self, bound: &mut Bound) -> Result<(), SandboxError> {
-        if matches!(bound.class, Class::Nothing | Class::FullWrite) {
-            return Ok(());
-        }
-        for directory in &self.shared.directories {
-            let parent = directory.parent().and_then(|parent| parent.canonicalize().ok());
-            let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
-                continue;
-            };
-            if !bound.may_write_at_or_below(&path) {
-                continue;
-            }
-            // One that is somebody else's, or anybody's, is never read.
-            let made = journal::make_private(&path);
-            if !journal::is_private(&path) {
-                match made {
-                    Err(error) if !path.exists() => {
-                        let reason = format!("the executor's directory {} cannot be made: {error}", path.display());
-                        return Err(SandboxError::preparation(format!("{reason}; name another one for its state")));
-                    }
-                    _ => continue,
-                }
-            }
-            bound.keep_out(&path)?;
-        }
-        Ok(())
     }
 
     /// Holds names until what it returns is dropped. A name that exists is only watched, as is one that cannot be held: in a
@@ -211,6 +183,45 @@ impl Placeholders {
     }
 }
 
+/// Whoever could write to the executor's own directories could forge a journal, which the next executor believes.
+impl KeepsOwn for Placeholders {
+    fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError> {
+        if matches!(bound.class, Class::Nothing | Class::FullWrite) {
+            return Ok(());
+        }
+        for directory in &self.shared.directories {
+            let parent = directory.parent().and_then(real);
+            let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
+                continue;
+            };
+            if !bound.may_write_at_or_below(&path) {
+                continue;
+            }
+            // One that is somebody else's, or anybody's, is never read.
+            let made = journal::make_private(&path);
+            if !journal::is_private(&path) {
+                match made {
+                    Err(error) if !path.exists() => {
+                        let reason = format!("the executor's directory {} cannot be made: {error}", path.display());
+                        return Err(SandboxError::preparation(format!("{reason}; name another one for its state")));
+                    }
+                    _ => continue,
+                }
+            }
+            bound.keep_out(&path)?;
+        }
+        Ok(())
+    }
+}
+
+/// A path without links, of which the end may be missing.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|above| {
+        let missing = path.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(missing))
+    })
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // No call leaves it half changed where it could panic.
@@ -251,6 +262,7 @@ impl Shared {
             // It is somebody's own, unless it went while it was looked at.
             return if is_there()? { Ok(None) } else { Err(io::ErrorKind::NotFound.into()) };
         }
+        self.has_room()?;
         // Before the lock, so that it is never without both a record and an owner who knows of it.
         let token = self.begin(Record::Held { id, temporary: PathBuf::new(), path: path.into() })?;
         // Whoever has it may keep it for long: nobody else waits for that.
@@ -287,6 +299,7 @@ impl Shared {
     }
 
     fn make(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
+        self.has_room()?;
         let temporary = name.path.with_file_name(format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple()));
         let token = self.begin(Record::Making { temporary: temporary.clone() })?;
         let placed = self.make_at(token, name, &temporary);
@@ -310,6 +323,15 @@ impl Shared {
         rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
         state.add(token, id, path, open);
         Ok(id)
+    }
+
+    /// Refuses one more directory where there are so many that other things would be short of descriptors.
+    fn has_room(&self) -> io::Result<()> {
+        let state = self.state();
+        if state.placed.len() + state.under_way.len() < self.most {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("the executor holds {} names already, which is as many as it may", self.most)))
     }
 
     /// Writes down what is about to be done. An error is not one of the place where it is to be done.
@@ -559,6 +581,12 @@ fn is_empty_directory(path: &Path) -> bool {
 
 /// Nobody may write to it; everybody may see that it is empty. The mask of the process may take more away.
 const MODE: u32 = 0o555;
+
+/// A quarter of the descriptors that this process may have.
+fn most() -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX))
+}
 
 /// A name that appears and goes whenever it is looked at is given up after so many times.
 const ATTEMPTS: usize = 64;

@@ -256,6 +256,12 @@ fn locked(path: &Path, how: FlockOperation) -> OwnedFd {
     file
 }
 
+/// A child that some other test makes may have the descriptor for a moment, and with it the lock.
+fn give_up(locked: OwnedFd) {
+    unlock(&locked);
+    drop(locked);
+}
+
 #[test]
 fn a_lock_of_somebody_else_does_not_make_a_placeholder_be_forgotten() {
     for restarted in [false, true] {
@@ -276,10 +282,10 @@ fn a_lock_of_somebody_else_does_not_make_a_placeholder_be_forgotten() {
             drop(executor);
             scene.executor().recover();
             assert!(scene.names() == [".git"] && scene.written() > 0, "a start while it is locked does not forget it");
-            drop(reader);
+            give_up(reader);
             scene.executor().recover();
         } else {
-            drop(reader);
+            give_up(reader);
             drop(hold(&executor, &other_root, Placeholder));
         }
         assert_eq!((scene.names().len(), scene.written()), (0, 0));
@@ -401,8 +407,7 @@ fn where_the_usual_directory_is_taken_another_one_serves() {
     fs::create_dir(&taken).unwrap();
     fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
     let directories = vec![taken.clone(), scene.journals.clone()];
-    let executor =
-        || Placeholders { shared: Arc::new(Shared { directories: directories.clone(), state: Mutex::default() }) };
+    let executor = || Placeholders::of(directories.clone(), 100);
     let one = executor();
     let held = scene.hold(&one);
     assert_eq!((placed(&held), held.unheld().count()), (2, 0));
@@ -434,22 +439,46 @@ fn the_executor_s_own_directory_is_out_of_reach_where_all_around_may_be_written(
     let executor = scene.executor();
     let mut bound = bind(top);
     assert!(bound.can_write(&scene.journals));
-    executor.guard(&mut bound).unwrap();
+    executor.keep_own(&mut bound).unwrap();
     assert_eq!(bound.access(&scene.journals), Some(Access::Deny));
     assert!(journal::is_private(&scene.journals), "it is there, so that nobody makes another one");
     assert!(bound.can_write(&scene.root));
 
     let mut apart = bind(&scene.root);
     let before = apart.clone();
-    executor.guard(&mut apart).unwrap();
+    executor.keep_own(&mut apart).unwrap();
     assert_eq!(apart, before, "nothing has to be done");
+
+    // Not even the way there may be made by somebody else.
+    let deep = top.join("not/yet/there");
+    let executor_below = Placeholders::new(Some(deep.clone()));
+    let mut around = bind(top);
+    executor_below.keep_own(&mut around).unwrap();
+    assert_eq!(around.access(&deep), Some(Access::Deny));
+    assert!(journal::is_private(&deep));
 
     let inside = scene.journals.join("inside");
     fs::create_dir(&inside).unwrap();
     for root in [&scene.journals, &inside] {
-        let refused = executor.guard(&mut bind(root));
+        let refused = executor.keep_own(&mut bind(root));
         assert!(matches!(refused, Err(SandboxError::Preparation { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn names_are_held_up_to_a_bound_and_then_it_is_said_why_not() {
+    let scene = Scene::new();
+    let executor = Placeholders::of(vec![scene.journals.clone()], 1);
+    let held = scene.hold(&executor);
+    let unheld: Vec<_> = held.unheld().map(|(_, why)| why.to_owned()).collect();
+    assert_eq!(placed(&held), 1);
+    assert!(matches!(&unheld[..], [why] if why.contains("holds 1 names")), "{unheld:?}");
+    // One that stands there already takes no more.
+    let again = scene.hold(&executor);
+    assert_eq!(placed(&again), 1);
+    drop((held, again));
+    assert_eq!(scene.names(), [""; 0]);
+    assert_eq!(placed(&scene.hold(&executor)), 1, "there is room again");
 }
 
 const CHILD: &str = "LONGARM_PLACEHOLDER_TEST";

@@ -175,4 +175,12 @@ fn what_is_made_anew_for_each_process_cannot_be_denied() {
 #[test]
 fn ports_are_listened_on_once_and_never_on_none() {
     assert_eq!(unique(&[80, 0, 8080, 80]), [80, 8080]);
+    let kernel = Kernel { mode: Mode::User, ..probe::kernel().unwrap().clone() };
+    let with = |ports| {
+        let managed = ManagedNetworkFacts::ports(1..=ports);
+        let settings = Settings { private_loopback: false, managed: Some(&managed), without: Walls::default() };
+        shape(&bound(Some(Access::Read), &[]), &settings, &kernel)
+    };
+    assert!(with(64).is_ok());
+    assert!(matches!(with(65), Err(SandboxError::Preparation { reason }) if reason.contains("64 loopback ports")));
 }
