@@ -139,9 +139,9 @@ fn mounts(
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
-            // Whoever is not the system's root has no right to write there, and who may write everything may write there too.
-            let guarded = kernel.is_root && (base != Base::Writable || bound.changes().next().is_some());
-            let names = if guarded { proc_names::writable() } else { Ok(Vec::new()) };
+            // Who may write everything may write there too.
+            let guarded = base != Base::Writable || bound.changes().next().is_some();
+            let names = if guarded { proc_names::writable(kernel.is_root) } else { Ok(Vec::new()) };
             let names = names.map_err(|error| {
                 SandboxError::unavailable(
                     format!("/proc cannot be listed: {error}"),

@@ -1,4 +1,4 @@
-//! What of `/proc` the system's root could write to without a capability.
+//! What of `/proc` that is not a process's own could be written to without a capability.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,12 +7,13 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 
 /// The names at the top of `/proc` below which files can be opened for writing by whoever has the number of the system's
-/// root. Modules that are loaded add some, and take them away with them: so they are listed for each sandbox.
-pub(super) fn writable() -> io::Result<Vec<String>> {
-    writable_in(Path::new("/proc"))
+/// root, or by everybody. Modules that are loaded add some, and take them away with them: so they are listed for each sandbox.
+pub(super) fn writable(by_root: bool) -> io::Result<Vec<String>> {
+    writable_in(Path::new("/proc"), by_root)
 }
 
-fn writable_in(proc: &Path) -> io::Result<Vec<String>> {
+fn writable_in(proc: &Path, by_root: bool) -> io::Result<Vec<String>> {
+    let (directories, files) = if by_root { (DIRECTORIES, 0o222) } else { (DIRECTORIES_OF_ALL, 0o002) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, proc, flags, Mode::empty())?;
     // Small, since what follows the names that are wanted is not wanted: there are as many as processes.
@@ -27,12 +28,12 @@ fn writable_in(proc: &Path) -> io::Result<Vec<String>> {
             break;
         }
         let wanted = match entry.file_type() {
-            FileType::Directory => DIRECTORIES.contains(&name),
+            FileType::Directory => directories.contains(&name),
             // A writer needs no permission to read, and its mode does not show it.
             FileType::RegularFile => {
-                name == "sysrq-trigger"
+                by_root && name == "sysrq-trigger"
                     || statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                        .is_ok_and(|found| found.st_mode & 0o222 != 0)
+                        .is_ok_and(|found| found.st_mode & files != 0)
             }
             _ => false,
         };
@@ -43,7 +44,11 @@ fn writable_in(proc: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-const DIRECTORIES: &[&str] = &["sys", "irq", "bus", "fs", "acpi", "scsi", "driver", "asound", "dynamic_debug"];
+const DIRECTORIES: &[&str] =
+    &["sys", "pressure", "irq", "bus", "fs", "acpi", "scsi", "driver", "asound", "dynamic_debug"];
+
+/// Where something is open to everybody: what starts to watch for a shortage, and some of the settings.
+const DIRECTORIES_OF_ALL: &[&str] = &["sys", "pressure"];
 
 #[cfg(test)]
 mod tests {
@@ -59,24 +64,30 @@ mod tests {
             std::fs::set_permissions(proc.path().join(name), PermissionsExt::from_mode(mode)).unwrap();
         };
         std::fs::create_dir(proc.path().join("sys")).unwrap();
+        std::fs::create_dir(proc.path().join("irq")).unwrap();
         std::fs::create_dir(proc.path().join("other")).unwrap();
         file("sysrq-trigger", 0o400);
         file("cpuinfo", 0o444);
-        let listed = || {
-            let mut names = writable_in(proc.path()).unwrap();
+        let listed = |by_root| {
+            let mut names = writable_in(proc.path(), by_root).unwrap();
             names.sort();
             names
         };
-        assert_eq!(listed(), ["sys", "sysrq-trigger"]);
+        assert_eq!(listed(true), ["irq", "sys", "sysrq-trigger"]);
+        assert_eq!(listed(false), ["sys"]);
         file("of-a-module", 0o644);
-        assert_eq!(listed(), ["of-a-module", "sys", "sysrq-trigger"]);
+        file("of-all", 0o666);
+        assert_eq!(listed(true), ["irq", "of-a-module", "of-all", "sys", "sysrq-trigger"]);
+        assert_eq!(listed(false), ["of-all", "sys"]);
         std::fs::remove_file(proc.path().join("of-a-module")).unwrap();
-        assert_eq!(listed(), ["sys", "sysrq-trigger"]);
-        assert!(writable_in(&proc.path().join("cpuinfo")).is_err());
+        assert_eq!(listed(true), ["irq", "of-all", "sys", "sysrq-trigger"]);
+        assert!(writable_in(&proc.path().join("cpuinfo"), true).is_err());
     }
 
     #[test]
     fn the_settings_of_the_kernel_are_among_those_of_this_system() {
-        assert!(writable().unwrap().iter().any(|name| name == "sys"));
+        for by_root in [true, false] {
+            assert!(writable(by_root).unwrap().iter().any(|name| name == "sys"));
+        }
     }
 }
