@@ -1,6 +1,7 @@
 //! Events about what a sandbox denied.
 
 use std::fmt;
+use std::time::SystemTime;
 
 /// Takes events about what sandboxes denied.
 pub trait ViolationSink: fmt::Debug + Send + Sync + 'static {
@@ -16,6 +17,61 @@ pub enum Violation {
     /// An access to files: one for a command that seems to have been denied something, and one for each protected name that
     /// appeared or changed while it ran.
     File(FileViolation),
+    /// A request that a managed network's proxy denied: one for each. Nothing here tells of it: the proxy is the host's, who
+    /// can tell the same sink. The process may fail by it, which is no denial of its sandbox.
+    Network(NetworkViolation),
+}
+
+/// A request to the network that a proxy denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NetworkViolation {
+    /// Whom the process wanted to reach.
+    pub host: String,
+    /// The proxy's word for why not, such as `denied` or `not_allowed`.
+    pub reason: String,
+    /// How it asked: `http`, `https_connect`, `socks5_tcp` or `socks5_udp`.
+    pub protocol: String,
+    /// When.
+    pub timestamp: SystemTime,
+    /// The port that it wanted to reach.
+    pub port: Option<u16>,
+    /// Who asked, as an address.
+    pub client: Option<String>,
+    /// The method of the HTTP request.
+    pub method: Option<String>,
+    /// The mode that the proxy is in.
+    pub mode: Option<String>,
+    /// What was decided: `deny` or `ask`.
+    pub decision: Option<String>,
+    /// By what, such as `baseline_policy` or `decider`.
+    pub source: Option<String>,
+}
+
+impl NetworkViolation {
+    /// The word for what tells of it, in events.
+    pub const BACKEND: &'static str = "managed_network_proxy";
+
+    /// An event with nothing but what every one has.
+    pub fn new(
+        host: impl Into<String>,
+        reason: impl Into<String>,
+        protocol: impl Into<String>,
+        timestamp: SystemTime,
+    ) -> Self {
+        Self {
+            host: host.into(),
+            reason: reason.into(),
+            protocol: protocol.into(),
+            timestamp,
+            port: None,
+            client: None,
+            method: None,
+            mode: None,
+            decision: None,
+            source: None,
+        }
+    }
 }
 
 /// An access to files that a sandbox denied.
