@@ -1,4 +1,5 @@
-//! Files under an intent: what is allowed, what is refused and how, and that nothing gets around it.
+//! Files under an intent: what is allowed, what is refused and how, and that nothing gets around it. The rows of the
+//! conformance matrix about files are in `tests/sandbox/rows/calls.rs`.
 
 #[path = "sandboxed/roots.rs"]
 mod roots;
@@ -8,8 +9,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use longarm::fs::{
     CopyOptions, CreateDirectoryOptions, FileSystem, FsError, OpenMode, ReadOptions, RemoveOptions, Symlinks, WalkKind,
@@ -19,7 +18,6 @@ use longarm::path_uri::PathUri;
 use longarm::sandbox::{Access, Entry, SandboxError, SandboxIntent};
 
 use crate::place::place;
-use crate::roles::as_user;
 use crate::support::{content, os_code};
 
 /// A workspace root and a directory outside of it, neither of which is for temporary files.
@@ -87,18 +85,11 @@ async fn copy(files: &dyn FileSystem, from: impl AsRef<Path>, to: impl AsRef<Pat
 }
 
 const READ_ONLY: Option<i32> = Some(30);
-const BUSY: Option<i32> = Some(16);
 
 #[track_caller]
 fn read_only<T: std::fmt::Debug>(result: Result<T, FsError>) {
     let error = result.unwrap_err();
     assert_eq!(os_code(&error), READ_ONLY, "{error:?}");
-}
-
-#[track_caller]
-fn busy<T: std::fmt::Debug>(result: Result<T, FsError>) {
-    let error = result.unwrap_err();
-    assert_eq!(os_code(&error), BUSY, "{error:?}");
 }
 
 #[track_caller]
@@ -118,161 +109,6 @@ fn names(path: impl AsRef<Path>) -> Vec<String> {
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
-}
-
-fn on_runtime(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
-}
-
-/// The rows of the conformance matrix about files, for one user.
-async fn matrix() {
-    let scene = Scene::new();
-    let (w, o) = (&scene.w, &scene.o);
-
-    // 105, 106
-    let files = under(scene.ro());
-    assert_eq!(read(&*files, o.join("f")).await.unwrap(), b"f");
-    read_only(write(&*files, w.join("new"), "x").await);
-    read_only(write(&*files, w.join("f"), "x").await);
-    read_only(mkdir(&*files, w.join("new"), true).await);
-    read_only(remove(&*files, w.join("f")).await);
-    read_only(copy(&*files, o.join("f"), w.join("new")).await);
-    read_only(files.open(w.join("new").into(), OpenMode::Replace).await);
-    assert_eq!((names(w), content(w.join("f"))), (vec!["f".into()], b"f".to_vec()));
-
-    // 107, 108
-    fs::create_dir(w.join(".git")).unwrap();
-    fs::write(w.join(".git/config"), "c").unwrap();
-    let files = under(scene.ww());
-    write(&*files, w.join("new"), "x").await.unwrap();
-    write(&*files, w.join("f"), "changed").await.unwrap();
-    mkdir(&*files, w.join("a/b"), true).await.unwrap();
-    copy(&*files, o.join("f"), w.join("a/copy")).await.unwrap();
-    assert_eq!(content(w.join("f")), b"changed");
-    assert_eq!(content(w.join("a/copy")), b"f");
-    remove(&*files, w.join("a")).await.unwrap();
-    read_only(write(&*files, o.join("f"), "x").await);
-    read_only(write(&*files, o.join("new"), "x").await);
-    read_only(copy(&*files, w.join("f"), o.join("new")).await);
-    read_only(write(&*files, w.join(".git/config"), "x").await);
-    read_only(remove(&*files, w.join(".git")).await);
-    read_only(remove(&*files, w.join(".git/config")).await);
-    assert_eq!(read(&*files, w.join(".git/config")).await.unwrap(), b"c");
-    read_only(mkdir(&*files, w.join(".codex"), true).await);
-    read_only(write(&*files, w.join(".codex"), "x").await);
-    mkdir(&*files, w.join("sub/.git"), true).await.unwrap();
-    assert_eq!(content(o.join("f")), b"f");
-    assert!(!w.join(".codex").exists());
-
-    // 110
-    symlink(o, w.join("link")).unwrap();
-    symlink(o.join("new"), w.join("dangling")).unwrap();
-    read_only(write(&*files, w.join("link/f"), "x").await);
-    read_only(write(&*files, w.join("link/new"), "x").await);
-    read_only(write(&*files, w.join("dangling"), "x").await);
-    read_only(mkdir(&*files, w.join("link/new"), true).await);
-    read_only(remove(&*files, w.join("link/f")).await);
-    assert_eq!(names(o), ["f"]);
-    remove(&*files, w.join("link")).await.unwrap();
-    assert_eq!(names(o), ["f"]);
-
-    // 109, 114
-    let files = under(scene.deny());
-    let secret = w.join("secret");
-    denied(read(&*files, secret.join("f")).await);
-    denied(files.open(secret.join("f").into(), OpenMode::Read).await);
-    denied(files.read_directory(secret.as_path().into()).await);
-    denied(copy(&*files, secret.join("f"), w.join("copied")).await);
-    denied(copy(&*files, &secret, w.join("copied")).await);
-    denied(write(&*files, secret.join("f"), "x").await);
-    denied(mkdir(&*files, &secret, true).await);
-    denied(mkdir(&*files, secret.join("new"), true).await);
-    denied(remove(&*files, &secret).await);
-    denied(remove(&*files, secret.join("f")).await);
-    assert!(!w.join("copied").exists());
-    assert_eq!(content(secret.join("f")), b"secret");
-
-    // 115
-    mkdir(&*files, w.join("outer/inner"), true).await.unwrap();
-    write(&*files, w.join("outer/f"), "f").await.unwrap();
-    let held = under(scene.ww().deny(uri(&w.join("outer/inner"))));
-    busy(remove(&*held, w.join("outer")).await);
-    let held = under(scene.ww().deny_glob("**/inner"));
-    denied(remove(&*held, w.join("outer")).await);
-    assert_eq!(names(w.join("outer")), ["f", "inner"]);
-
-    // 117
-    let files = under(scene.ww().deny_glob("**/*.pem"));
-    assert_eq!(read(&*files, w.join("f")).await.unwrap(), b"changed");
-    fs::write(w.join("later.pem"), "secret").unwrap();
-    denied(read(&*files, w.join("later.pem")).await);
-    denied(write(&*files, w.join("other.pem"), "x").await);
-
-    // 118
-    let free = place();
-    assert_eq!(read(&*free, secret.join("f")).await.unwrap(), b"secret");
-    write(&*free, o.join("f"), "free").await.unwrap();
-    std::thread::spawn({
-        let path = o.join("f");
-        move || fs::write(path, "free")
-    })
-    .join()
-    .unwrap()
-    .unwrap();
-}
-
-#[test]
-fn the_matrix_holds() {
-    on_runtime(matrix());
-}
-
-#[test]
-fn the_matrix_holds_for_an_ordinary_user() {
-    as_user("sandboxed::the_matrix_holds_for_an_ordinary_user", || on_runtime(matrix()));
-}
-
-/// Rows 112, 113: without a readable root.
-#[tokio::test]
-async fn what_is_not_readable_does_not_exist() {
-    let scene = Scene::new();
-    let minimal = under(SandboxIntent::minimal_read([uri(&scene.w)]).cwd(uri(&scene.w)));
-    assert_eq!(read(&*minimal, scene.w.join("f")).await.unwrap(), b"f");
-    assert!(read(&*minimal, "/etc/passwd").await.is_ok());
-    hidden(read(&*minimal, scene.o.join("f")).await);
-    hidden(minimal.metadata(scene.o.as_path().into(), Symlinks::Follow).await);
-    hidden(minimal.canonicalize(scene.o.join("f").into()).await);
-    hidden(minimal.read_directory(scene.o.as_path().into()).await);
-    hidden(minimal.open(scene.o.join("f").into(), OpenMode::Read).await);
-    hidden(write(&*minimal, scene.o.join("f"), "x").await);
-    read_only(write(&*minimal, scene.w.join("f"), "x").await);
-
-    let only = SandboxIntent::minimal_read([]).cwd(uri(&scene.w));
-    let only = SandboxIntent::from_json(&only.to_json().replace(r#"{"kind":"minimal"}"#, r#"{"kind":"slash_tmp"}"#));
-    let only = under(only.unwrap());
-    hidden(read(&*only, "/etc/passwd").await);
-
-    // The directories above lead to what is readable, and to nothing else.
-    let above = scene.w.parent().unwrap();
-    let entries = minimal.read_directory(above.into()).await.unwrap();
-    assert_eq!(entries.iter().map(|entry| &*entry.file_name).collect::<Vec<_>>(), ["w"]);
-    let found = minimal.metadata(above.into(), Symlinks::Follow).await.unwrap();
-    assert!(found.is_directory && found.size == 0 && found.modified.is_none(), "{found:?}");
-    // A link of the platform leads to what an entry names, by either name.
-    if Path::new("/bin").is_symlink() {
-        assert!(read(&*minimal, "/bin/sh").await.is_ok() && read(&*minimal, "/usr/bin/sh").await.is_ok());
-    }
-}
-
-/// Row 116.
-#[tokio::test]
-async fn workspace_roots_need_a_directory() {
-    let scene = Scene::new();
-    let intent = SandboxIntent::workspace_write([uri(&scene.w)]);
-    let error = match place().with_sandbox(intent) {
-        Ok(files) => read(&*files, scene.o.join("f")).await.unwrap_err(),
-        Err(error) => error,
-    };
-    assert!(matches!(error, FsError::Sandbox(SandboxError::Invalid { .. })), "{error:?}");
 }
 
 #[tokio::test]
@@ -296,51 +132,6 @@ async fn without_restrictions_all_is_allowed() {
     let files = under(SandboxIntent::from_json(disabled).unwrap());
     write(&*files, scene.o.join("f"), "x").await.unwrap();
     assert_eq!(read(&*files, scene.o.join("f")).await.unwrap(), b"x");
-}
-
-/// Every order of the same entries denies the same file, by whatever name.
-#[tokio::test]
-async fn a_denied_file_is_denied_in_every_order_and_by_every_name() {
-    let scene = Scene::new();
-    let directory = scene.w.join("a");
-    fs::create_dir(&directory).unwrap();
-    fs::write(directory.join("s"), "secret").unwrap();
-    symlink("a/s", scene.w.join("link")).unwrap();
-    symlink("../w/a/../a", scene.w.join("round")).unwrap();
-    symlink(&directory, scene.o.join("outside")).unwrap();
-    let entries = [
-        Entry::path(uri(Path::new("/")), Access::Read),
-        Entry::path(uri(&scene.w), Access::Write),
-        Entry::path(uri(&directory.join("s")), Access::Deny),
-        Entry::path(uri(&directory), Access::Read),
-    ];
-    let names = [
-        directory.join("s"),
-        directory.join("../a/./s"),
-        scene.w.join("link"),
-        scene.w.join("round/s"),
-        scene.o.join("outside/s"),
-        PathBuf::from(format!("/proc/self/root{}", directory.join("s").display())),
-    ];
-    let mut orders = 0;
-    for first in 0..4 {
-        for second in (0..4).filter(|at| *at != first) {
-            for third in (0..4).filter(|at| ![first, second].contains(at)) {
-                let fourth = 6 - first - second - third;
-                orders += 1;
-                let order = [first, second, third, fourth].map(|at| entries[at].clone());
-                let files = under(
-                    order.into_iter().fold(SandboxIntent::minimal_read([]).cwd(uri(&scene.w)), SandboxIntent::entry),
-                );
-                for name in &names {
-                    denied(read(&*files, name).await);
-                }
-                read_only(write(&*files, directory.join("new"), "x").await);
-                write(&*files, scene.w.join("new"), "x").await.unwrap();
-            }
-        }
-    }
-    assert_eq!(orders, 24);
 }
 
 #[tokio::test]
@@ -542,58 +333,6 @@ async fn a_copy_keeps_modes_and_stops_at_what_is_denied() {
     assert!(!temporary.path().join("w/secret/f").exists());
     copy(&*files, scene.w.join("f"), scene.w.join("f")).await.unwrap();
     assert_eq!(content(scene.w.join("f")), b"f");
-}
-
-/// Row 111.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_exchanged_between_check_and_use_gains_nothing() {
-    let scene = Scene::new();
-    let files = under(scene.deny());
-    let public = scene.w.join("public");
-    fs::create_dir(&public).unwrap();
-    fs::write(public.join("f"), "public").unwrap();
-    // One name is a link to either directory in turn, another is a directory and a link to the denied one in turn.
-    let link = scene.w.join("link");
-    symlink("public", &link).unwrap();
-    let swapped = scene.w.join("swapped");
-    fs::create_dir(&swapped).unwrap();
-    fs::write(swapped.join("f"), "public").unwrap();
-    symlink("secret", scene.w.join("other")).unwrap();
-
-    let stop = Arc::new(AtomicBool::new(false));
-    let swapper = std::thread::spawn({
-        let (stop, w) = (Arc::clone(&stop), scene.w.clone());
-        move || {
-            use rustix::fs::{CWD, RenameFlags, renameat_with};
-            let mut turn = 0_usize;
-            while !stop.load(Ordering::Relaxed) {
-                turn += 1;
-                symlink(["public", "secret"][turn % 2], w.join("next")).unwrap();
-                fs::rename(w.join("next"), w.join("link")).unwrap();
-                renameat_with(CWD, w.join("swapped"), CWD, w.join("other"), RenameFlags::EXCHANGE).unwrap();
-            }
-        }
-    });
-    let end = Instant::now() + Duration::from_secs(6);
-    let (mut rounds, mut reads) = (0, 0);
-    while rounds < 100_000 && Instant::now() < end {
-        rounds += 1;
-        for path in [link.join("f"), swapped.join("f")] {
-            match read(&*files, &path).await {
-                Ok(bytes) => {
-                    assert_eq!(bytes, b"public", "{}", path.display());
-                    reads += 1;
-                }
-                Err(error) => assert!(!matches!(error, FsError::Closed), "{error:?}"),
-            }
-            // Whatever it says, it must not reach the file.
-            drop(write(&*files, &path, "public").await);
-        }
-    }
-    stop.store(true, Ordering::Relaxed);
-    swapper.join().unwrap();
-    assert!(reads > 0, "{rounds}");
-    assert_eq!(content(scene.w.join("secret/f")), b"secret");
 }
 
 #[tokio::test]

@@ -24,16 +24,17 @@ pub(crate) struct Dirs {
     port: u16,
     udp_port: u16,
     abstract_name: String,
-    _listeners: Listeners,
+    listeners: Listeners,
     _base: tempfile::TempDir,
 }
 
 struct Listeners {
-    _tcp: TcpListener,
-    _udp: UdpSocket,
-    _unix: UnixListener,
-    _datagrams: UnixDatagram,
-    _abstract_name: UnixListener,
+    tcp: TcpListener,
+    udp: UdpSocket,
+    unix: UnixListener,
+    datagrams: UnixDatagram,
+    abstract_name: UnixListener,
+    abstract_datagrams: UnixDatagram,
 }
 
 impl Dirs {
@@ -59,17 +60,19 @@ impl Dirs {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let [streams, datagrams] =
+            ["", "-d"].map(|suffix| SocketAddr::from_abstract_name(format!("{name}{suffix}")).unwrap());
         let dirs = Self {
             port: tcp.local_addr().unwrap().port(),
             udp_port: udp.local_addr().unwrap().port(),
             abstract_name: name,
-            _listeners: Listeners {
-                _tcp: tcp,
-                _udp: udp,
-                _unix: UnixListener::bind(o.join("sock")).unwrap(),
-                _datagrams: UnixDatagram::bind(o.join("dgram")).unwrap(),
-                _abstract_name: UnixListener::bind_addr(&address).unwrap(),
+            listeners: Listeners {
+                tcp,
+                udp,
+                unix: UnixListener::bind(o.join("sock")).unwrap(),
+                datagrams: UnixDatagram::bind(o.join("dgram")).unwrap(),
+                abstract_name: UnixListener::bind_addr(&streams).unwrap(),
+                abstract_datagrams: UnixDatagram::bind_addr(&datagrams).unwrap(),
             },
             w,
             o,
@@ -101,7 +104,6 @@ impl Dirs {
             ("PORT", self.port.to_string()),
             ("UDP", self.udp_port.to_string()),
             ("ABSTRACT", format!("@{}", self.abstract_name)),
-            ("HOSTPID", std::process::id().to_string()),
             ("PROBE", format!("{} {}", helper_program().display(), crate::helper::FLAG)),
             // Without directories that an ordinary user may not look into.
             ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
@@ -113,6 +115,27 @@ impl Dirs {
     /// The port of a listener of the host.
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Which of the host's sockets somebody has reached. To be asked when nobody is left who could.
+    pub(crate) fn reached(&self) -> Vec<&'static str> {
+        let Listeners { tcp, udp, unix, datagrams, abstract_name, abstract_datagrams } = &self.listeners;
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        unix.set_nonblocking(true).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        abstract_name.set_nonblocking(true).unwrap();
+        abstract_datagrams.set_nonblocking(true).unwrap();
+        let byte = &mut [0];
+        let reached = [
+            ("tcp", tcp.accept().is_ok()),
+            ("udp", udp.recv(byte).is_ok()),
+            ("socket file", unix.accept().is_ok()),
+            ("datagram file", datagrams.recv(byte).is_ok()),
+            ("abstract name", abstract_name.accept().is_ok()),
+            ("abstract datagram name", abstract_datagrams.recv(byte).is_ok()),
+        ];
+        reached.into_iter().filter(|(_, reached)| *reached).map(|(name, _)| name).collect()
     }
 
     /// Runs a shell script outside of the sandbox.

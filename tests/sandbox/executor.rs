@@ -1,7 +1,10 @@
 //! This program as an executor on its standard streams, of whatever user and with whatever crutches it was started.
 
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use longarm::sandbox::{FileViolation, SandboxBackend, Violation, ViolationReason, ViolationSink};
 use longarm::server::{Server, serve_stdio};
 use longarm::{Local, LocalConfig};
 
@@ -14,14 +17,18 @@ pub(crate) fn main() -> ! {
     let settings = Settings::from_text(&std::env::var(SETTINGS).unwrap());
     match settings.cripple {
         None => {}
-        Some(Cripple::NoUserNamespaces) => refuse_user_namespaces(),
-        Some(Cripple::NoMoreLayers) => use_up_layers(),
+        Some(Cripple::UserNamespaces) => refuse_user_namespaces(),
+        Some(Cripple::MoreLayers) => use_up_layers(),
+        Some(Cripple::Processes) => refuse_processes(),
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = runtime.block_on(async {
         let mut config = LocalConfig::from_host().end_with_executor(true);
-        config.base_env.remove(std::ffi::OsStr::new(SETTINGS));
-        config.sandbox = settings.sandbox();
+        for own in [SETTINGS, VIOLATIONS] {
+            config.base_env.remove(std::ffi::OsStr::new(own));
+        }
+        let violations = std::env::var_os(VIOLATIONS).unwrap().into();
+        config.sandbox = settings.sandbox().violations(Arc::new(Scribe(violations)));
         let server = Server::new(Arc::new(Local::new(config)));
         serve_stdio(&server, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await
     });
@@ -36,29 +43,108 @@ pub(crate) fn main() -> ! {
 /// The variable with the settings.
 pub(crate) const SETTINGS: &str = "LONGARM_SANDBOX_TEST_SETTINGS";
 
-/// Stands for a machine on which users may make no namespaces of their own.
+/// The variable with the file in which it writes violations down.
+pub(crate) const VIOLATIONS: &str = "LONGARM_SANDBOX_TEST_VIOLATIONS";
+
+/// Writes down what it is told, one line for each.
+#[derive(Debug)]
+struct Scribe(PathBuf);
+
+impl ViolationSink for Scribe {
+    fn violation(&self, violation: Violation) {
+        let Violation::File(file) = violation else { panic!("{violation:?}") };
+        let [path, snippet] = [file.path, file.output_snippet].map(Option::unwrap_or_default);
+        // In one piece, for whoever reads meanwhile.
+        let line = format!("{}\t{path}\t{snippet:?}\n", file.reason.as_str());
+        let mut to = std::fs::File::options().append(true).create(true).open(&self.0).unwrap();
+        to.write_all(line.as_bytes()).unwrap();
+    }
+}
+
+/// What such a line says.
+pub(crate) fn violation_from_line(line: &str) -> Violation {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [reason, path, snippet] = fields[..] else { panic!("{line}") };
+    let reasons = [
+        ViolationReason::OperationNotPermitted,
+        ViolationReason::PermissionDenied,
+        ViolationReason::ReadOnlyFileSystem,
+        ViolationReason::PolicyDenied,
+        ViolationReason::FailedToWriteFile,
+        ViolationReason::Sigsys,
+    ];
+    let reason = reasons.into_iter().find(|known| known.as_str() == reason).unwrap();
+    let mut file = FileViolation::new(SandboxBackend::Linux, reason);
+    file.path = Some(path.to_owned()).filter(|path| !path.is_empty());
+    file.output_snippet = Some(snippet.to_owned()).filter(|snippet| snippet != "\"\"");
+    Violation::File(file)
+}
+
+/// Stands for a machine on which users may make no namespaces: nor may root, which has not the right to.
 fn refuse_user_namespaces() {
-    let data = |offset: u32| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
-    let refuse = |errno: i32| statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned());
-    let equal = |number: libc::c_long, skip| jump(libc::BPF_JEQ, u32::try_from(number).unwrap(), 0, skip);
     let new_user = libc::CLONE_NEWUSER.cast_unsigned();
-    let filter = [
-        data(0),
+    install(&[
+        load(0),
         equal(libc::SYS_clone3, 1),
         refuse(libc::ENOSYS),
         // Both have their flags first.
         jump(libc::BPF_JEQ, u32::try_from(libc::SYS_unshare).unwrap(), 1, 0),
         equal(libc::SYS_clone, 3),
-        data(16),
+        load(16),
         jump(libc::BPF_JSET, new_user, 0, 1),
         refuse(libc::EPERM),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
+        allow(),
+    ]);
+    const CAP_SYS_ADMIN: usize = 21;
+    // SAFETY: the call takes numbers. Only who has rights can give them up.
+    unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) };
+    let header = [0x2008_0522_u32, 0];
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: the calls read a header and fill, and read, two sets of three numbers.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()), 0);
+        sets[0].iter_mut().for_each(|set| *set &= !(1 << CAP_SYS_ADMIN));
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()), 0);
+    }
+}
+
+/// Only threads can be made.
+fn refuse_processes() {
+    install(&[
+        load(0),
+        equal(libc::SYS_clone3, 1),
+        refuse(libc::ENOSYS),
+        equal(libc::SYS_clone, 3),
+        load(16),
+        jump(libc::BPF_JSET, libc::CLONE_THREAD.cast_unsigned(), 1, 0),
+        refuse(libc::EPERM),
+        allow(),
+    ]);
+}
+
+fn install(filter: &[libc::sock_filter]) {
     let program = libc::sock_fprog { len: u16::try_from(filter.len()).unwrap(), filter: filter.as_ptr().cast_mut() };
     // SAFETY: the call takes numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the program has the length that it says, and the kernel copies it.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) }, 0);
+}
+
+fn load(offset: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
+}
+
+fn refuse(errno: i32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned())
+}
+
+fn allow() -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW)
+}
+
+/// Skips if what was loaded is not this number.
+fn equal(number: libc::c_long, skip: u8) -> libc::sock_filter {
+    jump(libc::BPF_JEQ, u32::try_from(number).unwrap(), 0, skip)
 }
 
 fn statement(code: u32, k: u32) -> libc::sock_filter {

@@ -18,11 +18,15 @@ pub(crate) struct Machine {
     /// What the ordinary user lacks.
     other_lacks: Option<String>,
     pub(crate) landlock: bool,
+    /// Whether Landlock keeps signals within what it holds, without which there is no sandbox but by namespaces.
+    pub(crate) landlock_for_signals: bool,
 }
 
 impl Machine {
     pub(crate) fn look() -> Self {
-        Self { own_lacks: lacks(own_uid()), other_lacks: lacks(ordinary()), landlock: landlock_abi() >= 1 }
+        let abi = landlock_abi();
+        let (own_lacks, other_lacks) = (lacks(own_uid()), lacks(ordinary()));
+        Self { own_lacks, other_lacks, landlock: abi >= 1, landlock_for_signals: abi >= 6 }
     }
 
     /// Why an executor of this user cannot sandbox in full.

@@ -1,6 +1,7 @@
 //! Where rows run.
 
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +13,8 @@ use longarm::transport::stdio::from_io;
 use longarm::{Environment, Local, LocalConfig};
 
 use crate::dirs::{Dirs, own_uid};
-use crate::executor;
 use crate::machine::ordinary;
+use crate::{executor, network};
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +23,22 @@ pub(crate) enum Kind {
     Local,
     /// A server in this process, behind a connection.
     Remote,
-    /// A server of an ordinary user, behind its standard streams.
+    /// A server of this user in a process of its own, behind its standard streams: for what happens to a whole executor.
+    Apart,
+    /// The same of an ordinary user.
     Ordinary,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Ordinary];
+    pub(crate) const ALL: &[Self] = &[Self::Local, Self::Remote, Self::Ordinary];
+    /// Those whose executor is a process of its own.
+    pub(crate) const ALONE: &[Self] = &[Self::Apart, Self::Ordinary];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Remote => "remote",
+            Self::Apart => "apart",
             Self::Ordinary => "ordinary_user",
         }
     }
@@ -50,13 +56,18 @@ pub(crate) struct Settings {
     pub(crate) cripple: Option<Cripple>,
     /// A wall that has another one behind it, and is left out.
     pub(crate) without: Option<Wall>,
+    /// The executor has a network of its own, where it has an address besides loopback: see [`network`](crate::network).
+    pub(crate) own_network: bool,
 }
 
 /// What an executor is deprived of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cripple {
-    NoUserNamespaces,
-    NoMoreLayers,
+    /// Of user namespaces, and of the right to make others without them.
+    UserNamespaces,
+    MoreLayers,
+    /// Of processes: it can make none.
+    Processes,
 }
 
 impl Settings {
@@ -76,22 +87,20 @@ impl Settings {
 
     pub(crate) fn from_text(text: &str) -> Self {
         let has = |word: &str| text.contains(word);
-        let cripple = match (has("NoUserNamespaces"), has("NoMoreLayers")) {
-            (true, _) => Some(Cripple::NoUserNamespaces),
-            (_, true) => Some(Cripple::NoMoreLayers),
-            _ => None,
-        };
+        let cripples = [Cripple::UserNamespaces, Cripple::MoreLayers, Cripple::Processes];
+        let cripple = cripples.into_iter().find(|cripple| has(&format!("{cripple:?}")));
         let walls = [Wall::Mounts, Wall::Landlock, Wall::NetworkNamespace, Wall::Filter];
         let without = walls.into_iter().find(|wall| has(&format!("without: {:?}", Some(wall))));
         let (accept_partial, private_loopback) = (has("accept_partial: true"), has("private_loopback: true"));
-        Self { accept_partial, private_loopback, cripple, without }
+        Self { accept_partial, private_loopback, cripple, without, own_network: has("own_network: true") }
     }
 }
 
 /// A place, until it is closed.
 pub(crate) struct Place {
+    pub(crate) kind: Kind,
     pub(crate) environment: Environment,
-    /// What its executor was told of, if that is this process.
+    /// What its executor told of.
     pub(crate) violations: Arc<Recorder>,
     executor: Option<tokio::process::Child>,
 }
@@ -107,38 +116,49 @@ impl Place {
                 tokio::spawn(async move { server.serve(Box::new(far)).await });
                 Environment::connect(near, ClientConfig::default()).await.unwrap()
             }
-            Kind::Ordinary => return Self::ordinary(settings, dirs).await,
+            Kind::Apart | Kind::Ordinary => return Self::apart(kind, settings, dirs).await,
         };
-        Self { environment, violations, executor: None }
+        Self { kind, environment, violations, executor: None }
     }
 
-    async fn ordinary(settings: Settings, dirs: &Dirs) -> Self {
+    async fn apart(kind: Kind, settings: Settings, dirs: &Dirs) -> Self {
+        let violations = dirs.base.join("violations");
         // By this name, since the user may not enter the directories that the program lies in.
         let mut command = std::process::Command::new("/proc/self/exe");
         command
-            .arg(executor::FLAG)
+            .arg(if settings.own_network { network::FLAG } else { executor::FLAG })
             .current_dir("/")
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("TMPDIR", &dirs.t)
             .env("HOME", &dirs.t)
             .env(executor::SETTINGS, settings.to_text())
+            .env(executor::VIOLATIONS, &violations)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        if own_uid() == 0 {
-            command.uid(ordinary()).gid(ordinary());
+        match (settings.own_network, kind.uid() == own_uid()) {
+            (_, true) => {}
+            // It takes rights to make one.
+            (true, false) => {
+                command.env(network::USER, kind.uid().to_string());
+            }
+            (false, false) => {
+                command.uid(kind.uid()).gid(kind.uid());
+            }
         }
         let mut executor = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
         let (output, input) = (executor.stdout.take().unwrap(), executor.stdin.take().unwrap());
         let config = ClientConfig::default();
         let transport = from_io(output, input, config.messages);
         let environment = Environment::connect(transport, config).await.unwrap();
-        Self { environment, violations: Arc::default(), executor: Some(executor) }
+        let violations = Arc::new(Recorder { file: Some(violations), ..Recorder::default() });
+        Self { kind, environment, violations, executor: Some(executor) }
     }
 
-    /// The process of the executor, if it is not this one.
-    pub(crate) fn executor_pid(&self) -> Option<u32> {
-        self.executor.as_ref().and_then(tokio::process::Child::id)
+    /// The process of the executor.
+    pub(crate) fn executor_pid(&self) -> u32 {
+        let apart = self.executor.as_ref().map(|executor| executor.id().expect("it was not waited for"));
+        apart.unwrap_or_else(std::process::id)
     }
 
     pub(crate) async fn close(self) {
@@ -157,18 +177,24 @@ fn local(settings: Settings, dirs: &Dirs, violations: &Arc<Recorder>) -> Local {
     Local::new(config)
 }
 
-/// Keeps what it is told.
+/// Keeps what it is told, and what another process writes down that was told something.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<Vec<Violation>>);
+pub(crate) struct Recorder {
+    told: Mutex<Vec<Violation>>,
+    file: Option<PathBuf>,
+}
 
 impl Recorder {
     pub(crate) fn all(&self) -> Vec<Violation> {
-        self.0.lock().unwrap().clone()
+        let mut all = self.told.lock().unwrap().clone();
+        let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        all.extend(text.lines().map(executor::violation_from_line));
+        all
     }
 }
 
 impl ViolationSink for Recorder {
     fn violation(&self, violation: Violation) {
-        self.0.lock().unwrap().push(violation);
+        self.told.lock().unwrap().push(violation);
     }
 }

@@ -16,6 +16,7 @@ pub(crate) struct Policy {
     cwd: Option<String>,
     level: Option<&'static str>,
     more: Vec<(&'static str, Value)>,
+    unknown_members: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +37,7 @@ impl Policy {
             cwd: Some(uri(&dirs.w)),
             level: Some("disabled"),
             more: Vec::new(),
+            unknown_members: false,
         }
     }
 
@@ -97,6 +99,24 @@ impl Policy {
         self
     }
 
+    /// Without a directory of its own.
+    pub(crate) fn without_cwd(mut self) -> Self {
+        self.cwd = None;
+        self
+    }
+
+    /// With a member in every object of it that nobody knows.
+    pub(crate) fn with_unknown_members(mut self) -> Self {
+        self.unknown_members = true;
+        self
+    }
+
+    /// Whether the workspace is writable by an entry of its own.
+    pub(crate) fn writes_to_roots(&self) -> bool {
+        let is_roots = |entry: &Value| entry["path"]["value"]["kind"] == "project_roots" && entry["access"] == "write";
+        self.entries.iter().any(is_roots)
+    }
+
     /// Whether anything is enforced, going by the table of the profiles.
     pub(crate) fn enforces(&self) -> bool {
         let full_write = self.entries.len() == 1
@@ -132,7 +152,21 @@ impl Policy {
         for (name, value) in &self.more {
             intent[*name] = value.clone();
         }
+        if self.unknown_members {
+            add_unknown_members(&mut intent);
+        }
         Some(intent.to_string())
+    }
+}
+
+fn add_unknown_members(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(add_unknown_members);
+            members.insert("laterMember".into(), json!({"a": [1, null]}));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(add_unknown_members),
+        _ => {}
     }
 }
 

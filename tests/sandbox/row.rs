@@ -1,11 +1,13 @@
 //! One row of the matrix, and how it is run.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use longarm::collect::{CollectLimits, CollectedOutput};
 use longarm::error::SpawnError;
+use longarm::fs::{FileSystem, FsError};
 use longarm::request::TerminalSize;
 use longarm::sandbox::{SandboxError, SandboxIntent};
 use longarm::{ExecRequest, Process};
@@ -68,7 +70,9 @@ pub(crate) struct Row {
     after: &'static str,
     settings: Settings,
     places: &'static [Kind],
-    root_only: bool,
+    /// What else the machine must have: says what is missing.
+    needs: fn() -> Option<String>,
+    unreached: bool,
     tool: Option<&'static str>,
     cwd: fn(&Dirs) -> &std::path::Path,
     env: &'static [(&'static str, &'static str)],
@@ -92,8 +96,9 @@ impl Row {
             setup: "",
             after: "",
             settings: Settings::default(),
-            places: &Kind::ALL,
-            root_only: false,
+            places: Kind::ALL,
+            needs: || None,
+            unreached: false,
             tool: None,
             cwd: |dirs| &dirs.w,
             env: &[],
@@ -123,8 +128,15 @@ impl Row {
         self
     }
 
-    pub(crate) fn root_only(mut self) -> Self {
-        self.root_only = true;
+    /// Only where something more is there; says what is not.
+    pub(crate) fn needs(mut self, missing: fn() -> Option<String>) -> Self {
+        self.needs = missing;
+        self
+    }
+
+    /// None of the host's sockets is reached by it.
+    pub(crate) fn unreached(mut self) -> Self {
+        self.unreached = true;
         self
     }
 
@@ -150,9 +162,9 @@ impl Row {
 
     /// The row in each of its places.
     pub(crate) fn trials(self, machine: &Machine) -> Vec<Trial> {
-        let row = std::sync::Arc::new(self);
+        let row = Arc::new(self);
         let trial = |kind: &Kind| {
-            let (row, kind) = (std::sync::Arc::clone(&row), *kind);
+            let (row, kind) = (Arc::clone(&row), *kind);
             let name = format!("{}::{:03}_{}", kind.name(), row.number, row.what.replace([' ', ',', ':'], "_"));
             let skipped = row.obstacle(kind, machine);
             let trial = Trial::test(name, move || row.run(kind).map_err(Failed::from));
@@ -166,8 +178,8 @@ impl Row {
 
     /// Why this machine cannot run it.
     fn obstacle(&self, kind: Kind, machine: &Machine) -> Option<String> {
-        if self.root_only && kind.uid() != 0 {
-            return Some("not root".into());
+        if let Some(missing) = (self.needs)() {
+            return Some(missing);
         }
         if let Some(tool) = self.tool
             && !has_tool(tool)
@@ -177,8 +189,9 @@ impl Row {
         match self.settings.cripple {
             None => machine.lacks(kind.uid()).map(Into::into),
             Some(_) if !machine.landlock => Some("no Landlock".into()),
-            // As root, the right to make the other namespaces is enough.
-            Some(Cripple::NoUserNamespaces) if kind.uid() == 0 => Some("root needs no user namespace".into()),
+            Some(Cripple::UserNamespaces) if !machine.landlock_for_signals => {
+                Some("Landlock does not keep signals within".into())
+            }
             Some(_) => None,
         }
     }
@@ -194,7 +207,12 @@ impl Row {
             result.unwrap_or_else(|_| Err("it does not end".into()))?;
             closing.map_err(|_| "the place does not close".to_owned())
         });
-        result.and_then(|()| if self.after.is_empty() { Ok(()) } else { dirs.host("after", self.after) })
+        result?;
+        let reached = dirs.reached();
+        if self.unreached && !reached.is_empty() {
+            return Err(format!("it has reached {reached:?}"));
+        }
+        if self.after.is_empty() { Ok(()) } else { dirs.host("after", self.after) }
     }
 
     async fn perform(&self, stage: &Stage<'_>) -> Result<(), String> {
@@ -261,7 +279,7 @@ pub(crate) struct Ran {
 /// A process that was not started.
 pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
-    error: String,
+    pub(crate) error: String,
 }
 
 impl Stage<'_> {
@@ -298,6 +316,30 @@ impl Stage<'_> {
             SpawnError::Sandbox(error) => refused(error),
             error => panic!("not started: {error}"),
         })
+    }
+
+    /// What starting it under the row's policy fails by.
+    pub(crate) async fn start_error(&self, request: ExecRequest) -> Result<SpawnError, String> {
+        let intent = SandboxIntent::from_json(&self.policy.json().unwrap()).map_err(|error| error.to_string())?;
+        match self.place.environment.spawn(request.sandbox(intent)).await {
+            Ok(_) => Err("it was started".into()),
+            Err(error) => Ok(error),
+        }
+    }
+
+    /// The files of the place under the row's policy.
+    pub(crate) fn files(&self) -> Result<Arc<dyn FileSystem>, FsError> {
+        match self.policy.json() {
+            Some(json) => self.place.environment.fs().with_sandbox(SandboxIntent::from_json(&json)?),
+            None => Ok(self.place.environment.fs()),
+        }
+    }
+
+    /// Runs a script without a sandbox, which must work.
+    pub(crate) async fn freely(&self, script: &str) -> Result<String, String> {
+        let output = self.place.environment.output(self.sh(script)).await.map_err(|error| error.to_string())?;
+        let ran = Ran { output, sandbox_type: None };
+        if ran.output.status.success() { Ok(ran.text()) } else { Err(format!("{script}, freely: {ran:?}")) }
     }
 
     pub(crate) async fn run(&self, request: ExecRequest) -> Result<Ran, Refused> {
@@ -360,17 +402,4 @@ impl std::fmt::Debug for Refused {
 
 fn has_tool(tool: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| std::path::Path::new(dir).join(tool).is_file())
-}
-
-/// Whether a process has this text among its arguments, by all that `/proc` shows.
-pub(crate) fn is_running(text: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
-    let mut numbers = processes.map(|entry| entry.path()).filter(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
-    });
-    let own = format!("/proc/{}", std::process::id());
-    numbers.any(|path| {
-        let arguments = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        path.as_os_str() != own.as_str() && String::from_utf8_lossy(&arguments).contains(text)
-    })
 }

@@ -1,11 +1,32 @@
 //! The rows.
 
+/// A row that looks itself at what comes of it.
+macro_rules! custom {
+    ($number:literal, $what:expr, $policy:expr, $action:path $(, $argument:expr)*) => {
+        crate::row::Row::new(
+            $number,
+            $what,
+            $policy,
+            crate::row::Action::Custom(|stage| Box::pin($action(stage $(, $argument)*))),
+            crate::row::Expect::Looked,
+        )
+    };
+}
+
+mod calls;
 mod custom;
 mod denied;
+mod ends;
 mod files;
+mod keys;
+mod managed;
 mod network;
+mod orders;
+mod others;
+mod peers;
 mod process;
 mod refused;
+mod tools;
 mod walls;
 
 use crate::dirs::Dirs;
@@ -21,6 +42,13 @@ pub(crate) fn all() -> Vec<Row> {
         process::rows(),
         walls::rows(),
         custom::rows(),
+        keys::rows(),
+        ends::rows(),
+        managed::rows(),
+        others::rows(),
+        orders::rows(),
+        calls::rows(),
+        peers::rows(),
     ];
     parts.into_iter().flatten().collect()
 }

@@ -1,15 +1,16 @@
 //! Deny entries, and what counts as denied.
 
 use super::{EACCES, EROFS, script};
-use crate::policy::{deny, ro, ww};
+use crate::policy::{deny, none, ro, ww};
 use crate::row::Expect::{Denied, Exits, Fails, Prints, Works};
 use crate::row::Row;
 
 pub(super) fn rows() -> Vec<Row> {
-    let mut rows = vec![
+    vec![
         script(10, "a failure", ro, "exit 3", Exits(3, false)),
         script(11, "the words with success", ro, "echo permission denied", Prints("permission denied")),
         script(12, "the words with a failure", ro, "echo permission denied; exit 2", Exits(2, true)),
+        script(1, "no sandbox, and the words with a failure", none, "echo permission denied; exit 1", Exits(1, false)),
         script(13, "an unknown command", ro, "longarm-no-such-command", Exits(127, false)),
         script(
             15,
@@ -93,34 +94,5 @@ pub(super) fn rows() -> Vec<Row> {
             Prints("b"),
         )
         .setup("mkdir -p $W/a/b/c"),
-    ];
-    // Every order of the entries means the same.
-    for (index, order) in orders().into_iter().enumerate() {
-        let what = format!("order {index} of the entries");
-        let policy = move |dirs: &crate::dirs::Dirs| {
-            let a = dirs.w.join("a");
-            ro(dirs).path(&dirs.w, "write").path(a.join("s"), "deny").path(&a, "read").in_order(&order)
-        };
-        let row = script(
-            55,
-            what,
-            policy,
-            "for path in a/s a/../a/s link/s; do cat $path 2>/dev/null && exit 9; done; cd a; cat /proc/self/cwd/s",
-            Denied(&[EACCES]),
-        );
-        rows.push(row.setup("mkdir $W/a; echo x >$W/a/s; ln -s a $W/link"));
-    }
-    rows
-}
-
-/// All orders of four.
-fn orders() -> Vec<[usize; 4]> {
-    let mut orders = Vec::new();
-    for number in 0..256_usize {
-        let order = [number & 3, number >> 2 & 3, number >> 4 & 3, number >> 6 & 3];
-        if (0..4).all(|index| order.contains(&index)) {
-            orders.push(order);
-        }
-    }
-    orders
+    ]
 }

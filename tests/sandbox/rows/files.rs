@@ -2,7 +2,8 @@
 
 use super::{EBUSY, ENOENT, EPERM, EROFS, EXDEV, script};
 use crate::policy::{dis, ext, full, minr, minw, none, ro, unr, ww, ww_only};
-use crate::row::Expect::{Denied, Exits, Fails, Prints, Works};
+use crate::row::Expect::{Denied, Exits, Fails, Prints, Refused, Works};
+use crate::row::Refusal::Any;
 use crate::row::Row;
 
 const READ_ONLY: &[&str] = &[EROFS, EPERM];
@@ -11,15 +12,25 @@ pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
         script(1, "no sandbox, a file outside", none, "echo x >$O/new", Works).after("test -e $O/new"),
         script(2, "nothing is done", ro, "true", Works),
-        script(3, "a file of the host is read", ro, "cat /etc/passwd >/dev/null && cat $O/f", Prints("outside")),
+        script(
+            3,
+            "a file of the host is read",
+            ro,
+            "for file in /etc/hostname /etc/passwd; do test ! -e $file || cat $file >/dev/null || exit 1; done; cat $O/f",
+            Prints("outside"),
+        ),
         script(4, "a file is created in the workspace", ro, "echo x >$W/new", Denied(&[EROFS]))
             .after("test ! -e $W/new"),
         script(5, "a file is created in /tmp", ro, "echo x >/tmp/longarm-row-5", Denied(&[EROFS]))
             .after("test ! -e /tmp/longarm-row-5"),
         script(6, "devices", ro, "echo x >/dev/null && head -c 8 /dev/urandom >/dev/null", Works),
-        script(7, "the mode of an own file", ro, "$PROBE chmod $O/f", Denied(READ_ONLY)).setup("chmod 600 $O/f"),
+        script(7, "the mode of an own file", ro, "$PROBE chmod $O/f", Denied(READ_ONLY))
+            .setup("chmod 600 $O/f")
+            .after("test $(stat -c %a $O/f) = 600"),
         script(7, "the owner of an own file", ro, "$PROBE chown $O/f", Denied(READ_ONLY)),
-        script(7, "the times of an own file", ro, "$PROBE utime $O/f", Denied(READ_ONLY)),
+        script(7, "the times of an own file", ro, "$PROBE utime $O/f", Denied(READ_ONLY))
+            .setup("touch -d @1000 $O/f")
+            .after("test $(stat -c %Y $O/f) = 1000"),
         script(7, "an attribute of an own file", ro, "$PROBE setxattr $O/f", Denied(READ_ONLY)),
         script(8, "truncation by path", ro, "$PROBE truncate $O/f", Denied(&[EROFS])).after("test -s $O/f"),
         script(
@@ -32,8 +43,10 @@ pub(super) fn rows() -> Vec<Row> {
         script(18, "a file is created outside", ww, "echo x >$O/new", Denied(&[EROFS])).after("test ! -e $O/new"),
         script(19, "/tmp", ww, "echo x >/tmp/longarm-row-19-$$ && rm /tmp/longarm-row-19-$$", Works),
         script(19, "the executor's temporary directory", ww, "echo x >$T/new", Works).after("test -e $T/new"),
-        script(20, "/tmp without its entry", ww_only, "echo x >/tmp/longarm-row-20", Denied(&[EROFS])),
-        script(20, "the temporary directory without its entry", ww_only, "echo x >$T/new", Denied(&[EROFS])),
+        script(20, "/tmp without its entry", ww_only, "echo x >/tmp/longarm-row-20", Denied(&[EROFS]))
+            .after("test ! -e /tmp/longarm-row-20"),
+        script(20, "the temporary directory without its entry", ww_only, "echo x >$T/new", Denied(&[EROFS]))
+            .after("test ! -e $T/new"),
         script(
             21,
             "the command's TMPDIR widens nothing",
@@ -41,8 +54,10 @@ pub(super) fn rows() -> Vec<Row> {
             "test \"$TMPDIR\" = $O && echo x >$TMPDIR/new",
             Denied(&[EROFS]),
         )
-        .env(&[("TMPDIR", "${O}")]),
-        script(22, "no roots, and a cwd", |dirs| ww_only(dirs).roots([]), "echo x >$W/new", Denied(&[EROFS])),
+        .env(&[("TMPDIR", "${O}")])
+        .after("test ! -e $O/new"),
+        script(22, "no roots, and a cwd", |dirs| ww_only(dirs).roots([]), "echo x >$W/new", Denied(&[EROFS]))
+            .after("test ! -e $W/new"),
         script(
             23,
             "two roots",
@@ -74,12 +89,14 @@ pub(super) fn rows() -> Vec<Row> {
             "echo x >$BASE/link/a && echo y >$X/b",
             Works,
         )
-        .setup("ln -s $X $BASE/link"),
+        .setup("ln -s $X $BASE/link")
+        .after("test -e $X/a -a -e $X/b"),
         script(27, "a link from the workspace to the outside", ww, "echo x >$W/link/new", Denied(&[EROFS]))
             .setup("ln -s $O $W/link")
             .after("test ! -e $O/new"),
         script(28, "such a link is renamed and removed", ww, "mv $W/link $W/other && rm $W/other", Works)
-            .setup("ln -s $O $W/link"),
+            .setup("ln -s $O $W/link")
+            .after("test ! -h $W/link -a ! -h $W/other -a -e $O/f"),
         script(29, "a hard link from the outside", ww, "ln $O/f $W/hard", Fails(&[EXDEV, EPERM]))
             .after("test ! -e $W/hard"),
         script(30, "the root itself is renamed", ww, "mv $W $BASE/moved", Fails(&[EROFS])).after("test -d $W"),
@@ -92,8 +109,9 @@ pub(super) fn rows() -> Vec<Row> {
             Fails(&[EBUSY]),
         )
         .after("test -d $W"),
-        script(31, "below .git", ww, "echo x >>$W/.git/config", Denied(&[EROFS])),
-        script(32, ".git is renamed", ww, "mv $W/.git $W/y", Fails(&[EBUSY])),
+        script(31, "below .git", ww, "echo x >>$W/.git/config", Denied(&[EROFS]))
+            .after("test \"$(cat $W/.git/config)\" = '[core]'"),
+        script(32, ".git is renamed", ww, "mv $W/.git $W/y", Fails(&[EBUSY])).after("test -d $W/.git -a ! -e $W/y"),
         script(35, ".git further down", ww, "mkdir $W/sub/.git && echo x >$W/sub/.git/config", Works),
         script(
             36,
@@ -109,15 +127,25 @@ pub(super) fn rows() -> Vec<Row> {
             .setup("rm -r $W/.git; mkdir $W/store; echo \"gitdir: $W/store\" >$W/.git"),
         script(37, "and names a directory", ww, "echo x >$W/store/new", Denied(&[EROFS]))
             .setup("rm -r $W/.git; mkdir $W/store; echo \"gitdir: $W/store\" >$W/.git"),
-        script(38, "a commit without an entry for .git", ww, COMMIT, Denied(&[EROFS]))
+        script(38, "S01, a commit without an entry for .git", ww, COMMIT, Denied(&[EROFS]))
             .setup("rm -r $W/.git; git init -q $W")
             .tool("git"),
-        script(38, "a commit with one", |dirs| ww(dirs).below_roots(".git", "write"), COMMIT, Works)
+        script(38, "S01, a commit with one", |dirs| ww(dirs).below_roots(".git", "write"), COMMIT, Works)
             .setup("rm -r $W/.git; git init -q $W")
+            .after("git -c safe.directory='*' -C $W log -1 --format=%s | grep -qx x")
             .tool("git"),
         script(
+            38,
+            "S01, and nothing else is writable",
+            |dirs| ww(dirs).below_roots(".git", "write"),
+            "for path in $W/.agents/x $W/.codex $W/.aws $O/new; do ! { echo x >$path; } 2>/dev/null || exit 1; done; \
+             ! mkdir $W/.agents/x 2>/dev/null",
+            Works,
+        )
+        .after("cd $W; test ! -e $O/new -a ! -e .agents -a ! -e .codex -a ! -e .aws"),
+        script(
             39,
-            "an entry for a part of .git",
+            "S01, an entry for a part of .git",
             |dirs| ww(dirs).below_roots(".git/hooks", "write"),
             "echo x >$W/.git/hooks/hook",
             Works,
@@ -125,7 +153,7 @@ pub(super) fn rows() -> Vec<Row> {
         .setup("mkdir $W/.git/hooks"),
         script(
             39,
-            "and for no other part",
+            "S01, and for no other part",
             |dirs| ww(dirs).below_roots(".git/hooks", "write"),
             "echo x >$W/.git/config",
             Denied(&[EROFS]),
@@ -135,9 +163,10 @@ pub(super) fn rows() -> Vec<Row> {
             40,
             "no protected names where everything is writable",
             full,
-            "mkdir $W/.agents && echo x >$W/.git/config",
+            "mkdir $W/.agents && rm -r $W/.git && mkdir $W/.git && echo x >$W/.git/config",
             Works,
-        ),
+        )
+        .after("test -d $W/.agents -a -e $W/.git/config"),
         script(41, "the workspace is not writable", ww, "true", Works).setup("rm -r $W/.git; chmod 555 $W"),
         script(56, "a program of the platform", minr, "test -x /usr/bin/env && cat $W/f", Prints("inside")),
         script(56, "what is outside is not there", minr, "cat $O/f", Fails(&[ENOENT])),
@@ -154,16 +183,29 @@ pub(super) fn rows() -> Vec<Row> {
             |dirs| ww(dirs).below_roots("../x", "write"),
             "echo x >$X/new",
             Denied(&[EROFS]),
+        )
+        .after("test ! -e $X/new"),
+        script(
+            62,
+            "a token that is not known, to write",
+            |dirs| ww(dirs).entry(unknown(), "write"),
+            "echo x >$W/new && ! { echo x >$O/new; } 2>/dev/null",
+            Works,
+        )
+        .after("test -e $W/new -a ! -e $O/new"),
+        script(
+            62,
+            "a token that is not known, to read",
+            |dirs| minr(dirs).entry(unknown(), "read"),
+            "cat $W/f && ! cat $O/f 2>/dev/null",
+            Prints("inside"),
         ),
         script(
             62,
-            "a token that is not known",
-            |dirs| {
-                let unknown = serde_json::json!({"type": "special", "value": {"kind": "unknown", "path": ":new"}});
-                ww(dirs).entry(unknown, "write")
-            },
-            "echo x >$W/new && ! echo x >$O/new 2>/dev/null",
-            Works,
+            "a token that is not known, to deny",
+            |dirs| ww(dirs).entry(unknown(), "deny"),
+            "true",
+            Refused(Any),
         ),
         script(63, "an entry that is a file", |dirs| ro(dirs).path(dirs.o.join("f"), "write"), "echo new >$O/f", Works)
             .after("test $(cat $O/f) = new"),
@@ -174,7 +216,12 @@ pub(super) fn rows() -> Vec<Row> {
             "echo new >$O/other",
             Denied(&[EROFS]),
         ),
-        script(85, "everything is writable and the network is restricted", unr, "echo x >$O/new", Works),
+        script(85, "everything is writable and the network is restricted: managed", unr, "echo x >$O/new", Works)
+            .after("test -e $O/new"),
+        script(85, "everything is writable and the network is restricted: external", ext, "echo x >$O/new", Works)
+            .after("test -e $O/new"),
+        script(85, "everything is writable and the network is restricted: entry", full, "echo x >$O/new", Works)
+            .after("test -e $O/new"),
         script(86, "everything is allowed: managed", |dirs| unr(dirs).enabled(), "echo x >$O/new", Works),
         script(86, "everything is allowed: external", |dirs| ext(dirs).enabled(), "echo x >$O/new", Works),
         script(86, "everything is allowed: entry", |dirs| full(dirs).enabled(), "echo x >$O/new", Works),
@@ -191,17 +238,12 @@ pub(super) fn rows() -> Vec<Row> {
             row.setup("rm -r $W/.git").after("cd $W; test ! -e .agents -a ! -e .codex -a ! -e .aws -a ! -e .git"),
         );
     }
-    for path in
-        ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/sys/kernel/uevent_helper", "/sys/power/state"]
-    {
-        if std::path::Path::new(path).exists() {
-            let action: &'static str = format!("$PROBE open-write {path}").leak();
-            rows.push(
-                script(9, format!("{path} is opened"), ro, action, Fails(&[EROFS, EPERM, super::EACCES])).root_only(),
-            );
-        }
-    }
     rows
+}
+
+/// A token of a later sender.
+fn unknown() -> serde_json::Value {
+    serde_json::json!({"type": "special", "value": {"kind": "unknown", "path": ":new"}})
 }
 
 const COMMIT: &str = "git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m x";

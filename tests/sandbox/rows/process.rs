@@ -1,16 +1,22 @@
 //! Processes, rights, terminals.
 
-use super::{EACCES, ENOENT, EPERM, script};
-use crate::policy::{ro, unr, ww};
+use super::{EACCES, EPERM, script};
+use crate::policy::{ro, unr, ww, wwn};
 use crate::row::Action::OnTerminal;
-use crate::row::Expect::{Fails, Prints, Works};
+use crate::row::Expect::{Exits, Fails, Prints, Works};
 use crate::row::Row;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        script(88, "a signal to a process of the host", ro, "kill -0 $HOSTPID", Fails(&["No such process", EPERM])),
-        script(88, "the environment of one", ro, "cat /proc/$HOSTPID/environ", Fails(&[ENOENT, EACCES])),
         script(89, "the tracing of a process", ro, "$PROBE ptrace", Fails(&[EPERM])),
+        script(89, "calls that reach others, or the kernel", ro, "$PROBE reach-others", Prints("ok")),
+        script(
+            89,
+            "calls that reach others, or the kernel, with the network",
+            wwn,
+            "$PROBE reach-others",
+            Prints("ok"),
+        ),
         script(90, "a user namespace and a mount in it", ro, "$PROBE userns", Fails(&["os error"])),
         script(
             91,
@@ -40,6 +46,16 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         script(98, "the name that it sees", ro, "tr '\\0' '\\n' </proc/$$/cmdline | head -n 1", Prints("renamed"))
             .arg0("renamed"),
+        script(9, "settings of the kernel", ro, "$PROBE write-settings", Prints("ok")),
+        script(9, "settings of the kernel, where the workspace is written", ww, "$PROBE write-settings", Prints("ok")),
+        script(
+            99,
+            "no path of the policy is told",
+            |dirs| ww(dirs).path(dirs.base.join("told/nobody"), "deny"),
+            "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c 'tol[d]/nobody'",
+            Exits(1, false),
+        )
+        .setup("mkdir -p $BASE/told/nobody"),
         script(
             99,
             "nothing tells of the policy",
