@@ -234,6 +234,12 @@ async fn processes_and_the_kernel_are_no_files() {
         let shown = format!("{}/", own.display());
         assert!(!walk.entries.iter().any(|entry| entry.path.to_string().contains(&shown)), "{walk:?}");
     }
+    for intent in [scene.ro(), scene.ww(), scene.deny()] {
+        let files = under(intent);
+        write(&*files, "/dev/null", "gone").await.unwrap();
+        read_only(write(&*files, "/dev/tty", "seen").await);
+        read_only(remove(&*files, "/dev/null").await);
+    }
     let files = under(all_but);
     for path in ["/proc/sys/kernel/domainname", "/sys/power/state", "/dev/ptmx", "/dev/kmsg"] {
         read_only(files.open(path.into(), OpenMode::Update).await);

@@ -57,6 +57,7 @@ impl Guard {
     pub(super) fn sight(&self, path: &Path) -> Sight {
         let sight = self.sight_of_file(path);
         match (Limit::of(path), sight) {
+            (Limit::Everybodys, _) => Sight::Writable,
             (Limit::Read | Limit::Nothing, Sight::Hidden) | (Limit::None, _) => sight,
             (Limit::Read, Sight::Writable) => Sight::Readable,
             (Limit::Read, _) => sight,

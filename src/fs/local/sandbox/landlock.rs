@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags};
 
+use super::system::EVERYBODYS;
 use crate::sandbox::{Access, Bound, BoundEntry, Existing};
 
 /// What is opened, and with which rights: one rule.
@@ -38,7 +39,9 @@ impl Wall {
         };
         let opened = bound.entries.iter().filter(matters).map(rule);
         let root_rule = root.map(|access| Rule { path: "/".into(), access });
-        Self { restricts_reading: root.is_none(), rules: root_rule.into_iter().chain(opened).collect() }
+        let everybodys = EVERYBODYS.iter().map(|path| Rule { path: path.into(), access: Access::Write });
+        let rules = root_rule.into_iter().chain(everybodys).chain(opened).collect();
+        Self { restricts_reading: root.is_none(), rules }
     }
 
     /// The paths that rules are about.

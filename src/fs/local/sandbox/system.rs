@@ -18,6 +18,8 @@ use super::super::os::Dir;
 pub(super) enum Limit {
     /// It is like any file.
     None,
+    /// Every sandboxed process has it and may write to it, whatever else it may: what is written there is gone.
+    Everybodys,
     Read,
     /// It is a process: its memory, its environment, what it has open. Or it is the memory of all of them, or what the kernel
     /// does for them, which the system shows to an executor with capabilities, and would not to a command that has none.
@@ -36,14 +38,16 @@ impl Limit {
             (Some(b"proc"), Some(name), None) if is_of_the_kernel(name) => Self::Nothing,
             (Some(b"sys"), Some(b"kernel"), Some(b"debug" | b"tracing")) => Self::Nothing,
             (Some(b"proc" | b"sys"), ..) => Self::Read,
-            // What is written to these is gone, or is the caller's own.
-            (Some(b"dev"), Some(b"null" | b"zero" | b"full" | b"random" | b"urandom" | b"tty"), None) => Self::None,
+            (Some(b"dev"), Some(b"null" | b"zero" | b"full" | b"random" | b"urandom"), None) => Self::Everybodys,
             (Some(b"dev"), Some(b"shm"), _) => Self::None,
             (Some(b"dev"), ..) => Self::Read,
             _ => Self::None,
         }
     }
 }
+
+/// The paths of what is [everybody's](Limit::Everybodys).
+pub(super) const EVERYBODYS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 fn is_number(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(u8::is_ascii_digit)
@@ -96,7 +100,8 @@ mod tests {
             ("/srv/proc/1", Limit::None),
             ("/sys/kernel", Limit::Read),
             ("/dev", Limit::Read),
-            ("/dev/null", Limit::None),
+            ("/dev/null", Limit::Everybodys),
+            ("/dev/tty", Limit::Read),
             ("/dev/null/x", Limit::Read),
             ("/dev/sda", Limit::Read),
             ("/dev/pts/0", Limit::Read),
@@ -104,6 +109,11 @@ mod tests {
         ] {
             assert_eq!(Limit::of(Path::new(path)), limit, "{path}");
         }
+    }
+
+    #[test]
+    fn what_is_everybodys_is_listed() {
+        assert!(EVERYBODYS.iter().all(|path| Limit::of(Path::new(path)) == Limit::Everybodys));
     }
 
     #[test]
