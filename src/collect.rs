@@ -58,7 +58,8 @@ impl Default for CollectLimits {
 pub struct CollectedOutput {
     /// How the process ended.
     pub status: ExitStatus,
-    /// Whether the executor has evidence that a sandbox denied something.
+    /// Whether the executor has evidence that a sandbox denied something. That a protected name changed is not a part of it:
+    /// [`Process::denial`](crate::Process::denial) tells, also after a success.
     pub sandbox_denied: bool,
     /// Standard output.
     pub stdout: Collected,

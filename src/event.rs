@@ -79,7 +79,8 @@ pub struct Exited {
     pub seq: u64,
     /// How it ended.
     pub status: ExitStatus,
-    /// Whether the executor has evidence that a sandbox denied something.
+    /// Whether the executor has evidence that a sandbox denied something. That a protected name changed is not a part of it:
+    /// [`Process::denial`](crate::Process::denial) tells, also after a success.
     pub sandbox_denied: bool,
 }
 

@@ -92,7 +92,8 @@ impl Process {
     }
 
     /// What the sandbox denied, and on which evidence, once the exit has been met among the events. None if it denied nothing and
-    /// nothing was seen, or if the place does not say.
+    /// nothing was seen, or if the place does not say. Also after a success it tells of
+    /// [names](crate::sandbox::Evidence::ProtectedName) that appeared, which programs would execute something from.
     pub fn denial(&self) -> Option<Denial> {
         self.handle.denial()
     }
@@ -350,7 +351,9 @@ impl Process {
 
     /// Lets the process outlive this handle and its environment.
     ///
-    /// On this machine it then lives until it ends. At a remote place it belongs to the session there: it lives while the
+    /// On this machine it then lives until it ends. In a sandbox on Linux it does not outlive this program even so, as little
+    /// as those that it has started outlive it; and the loopback ports of a managed network lead nowhere once the runtime that
+    /// it was spawned in has gone. At a remote place it belongs to the session there: it lives while the
     /// connection does, and after its end for as long as the server keeps the session (with `longarm serve`, the time of
     /// `--session-ttl`; 80 s by default); then it is killed. A server on standard streams ends with its connection, and
     /// takes the process with it.

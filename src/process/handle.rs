@@ -50,7 +50,8 @@ impl ProcessHandle {
     }
 
     /// What the sandbox denied, and on which evidence, once the exit has been met among the events. None if it denied nothing and
-    /// nothing was seen, or if the place does not say.
+    /// nothing was seen, or if the place does not say. Also after a success it tells of
+    /// [names](crate::sandbox::Evidence::ProtectedName) that appeared, which programs would execute something from.
     pub fn denial(&self) -> Option<Denial> {
         self.shared.exited()?;
         self.shared.control.denial()

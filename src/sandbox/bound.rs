@@ -315,8 +315,10 @@ pub struct ProtectedName {
     /// Of `.git` that is a file: the canonical directory that it names, if that is there.
     pub git_dir: Option<PathBuf>,
     /// Whether something may be put there to hold the name, where it is missing. Not for `.git` within a larger repository,
-    /// where programs would take the placeholder for the repository.
+    /// where programs would take the placeholder for the repository, unless an entry asks for it.
     pub placeholder: bool,
+    /// Whether an entry of the intent asks for it. Then it is held in any case, or nothing is started.
+    pub required: bool,
 }
 
 #[cfg(test)]

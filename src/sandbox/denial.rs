@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use memchr::memmem;
 
-use super::violation::{FileViolation, SandboxBackend, ViolationReason};
+use super::violation::{FileViolation, NameChange, SandboxBackend, ViolationReason};
 use crate::event::OutputStream;
 use crate::request::Signal;
 use crate::status::ExitStatus;
@@ -20,7 +20,8 @@ use crate::status::ExitStatus;
 pub struct Denial {
     /// What goes over the wire as `sandboxDenied`. It follows from the exit code and the output only.
     pub denied: bool,
-    /// All that is known. There may be some without a denial: a program that goes on where a call was refused.
+    /// All that is known, guesses last. There may be some without a denial: a program that goes on where a call was refused, or
+    /// a protected name that changed.
     pub evidence: Vec<Evidence>,
 }
 
@@ -47,11 +48,19 @@ pub enum Evidence {
         /// Its number.
         number: i32,
     },
-    /// A protected name appeared or changed.
+    /// A protected name appeared or changed while the process ran, by it or by somebody outside of the sandbox. Programs
+    /// execute what they find under such names.
     ProtectedName {
         /// Which.
         path: PathBuf,
+        /// What became of it.
+        change: NameChange,
+        /// Where what appeared is now, if it was [moved](super::MissingProtected::SetAside).
+        moved_to: Option<PathBuf>,
     },
+    /// The protected names could not be looked at in time, since the file system did not answer. If they changed, a
+    /// [violation](super::Violation) tells it later.
+    NamesUnchecked,
     /// A phrase in the output. This is a guess: the process writes what it likes.
     Text {
         /// The phrase, in lower case.
@@ -73,7 +82,19 @@ impl fmt::Display for Evidence {
         match self {
             Self::Seccomp { syscall, count } => write!(f, "system call {syscall} refused {count} times"),
             Self::Signal { number } => write!(f, "ended by signal {number} (SIGSYS)"),
-            Self::ProtectedName { path } => write!(f, "protected name {} changed", path.display()),
+            Self::ProtectedName { path, change, moved_to } => {
+                let what = match change {
+                    NameChange::Appeared => "appeared",
+                    NameChange::Replaced => "was replaced",
+                    NameChange::Unknown => "changed",
+                };
+                write!(f, "protected name {} {what}", path.display())?;
+                match moved_to {
+                    Some(to) => write!(f, ", and was moved to {}", to.display()),
+                    None => Ok(()),
+                }
+            }
+            Self::NamesUnchecked => write!(f, "protected names could not be looked at in time"),
             Self::Text { keyword, stream } => {
                 let stream = match stream {
                     OutputStream::Stdout => "standard output",
@@ -87,8 +108,9 @@ impl fmt::Display for Evidence {
 }
 
 /// Watches the output of one sandboxed process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DenialWatch {
+    backend: SandboxBackend,
     /// The first match.
     found: Option<(usize, OutputStream)>,
     /// The first path that a line with a match names.
@@ -112,9 +134,18 @@ struct Line {
 }
 
 impl DenialWatch {
-    /// A watch; `snippets` is whether a violation is to carry a piece of the output.
-    pub fn new(snippets: bool) -> Self {
-        Self { snippet: snippets.then(Vec::new), ..Self::default() }
+    /// A watch for a process in a sandbox of this kind; `snippets` is whether a violation is to carry a piece of the output.
+    pub fn new(backend: SandboxBackend, snippets: bool) -> Self {
+        Self {
+            backend,
+            found: None,
+            path: None,
+            streams: Default::default(),
+            merged: Vec::new(),
+            last: None,
+            since_switch: 0,
+            snippet: snippets.then(Vec::new),
+        }
     }
 
     /// Takes the next output of a stream, in the order in which it was read.
@@ -158,16 +189,20 @@ impl DenialWatch {
         if let Some((keyword, stream)) = self.found {
             evidence.push(Evidence::Text { keyword: KEYWORDS[keyword].0.into(), stream });
         }
-        // The code alone counts as it does for the reference, and proves nothing: any program can end with it.
-        let denied = self.found.is_some() || code == 128 + SIGSYS;
-        if status.signal() == Some(Signal::from_number(SIGSYS)) {
-            evidence.push(Evidence::Signal { number: SIGSYS });
+        let mut denied = self.found.is_some();
+        // Elsewhere there are no such filters, and the number means another signal, or none.
+        if self.backend == SandboxBackend::Linux {
+            // The code alone counts as it does for the reference, and proves nothing: any program can end with it.
+            denied |= code == 128 + SIGSYS;
+            if status.signal() == Some(Signal::from_number(SIGSYS)) {
+                evidence.push(Evidence::Signal { number: SIGSYS });
+            }
         }
         Denial { denied, evidence }
     }
 
     /// The event that tells of `denial`, if it is one.
-    pub fn violation(&self, denial: &Denial, backend: SandboxBackend) -> Option<FileViolation> {
+    pub fn violation(&self, denial: &Denial) -> Option<FileViolation> {
         if !denial.denied {
             return None;
         }
@@ -176,7 +211,7 @@ impl DenialWatch {
             // Nothing else counts without a phrase.
             None => ViolationReason::Sigsys,
         };
-        let mut violation = FileViolation::new(backend, reason);
+        let mut violation = FileViolation::new(self.backend, reason);
         violation.path = self.path.clone().or_else(|| {
             // A line that the end of the output completes.
             self.streams.iter().find_map(|line| denied_path(&line.bytes, &line.bytes.to_ascii_lowercase(), line.cut))

@@ -29,7 +29,9 @@ pub enum Level {
     /// All of it.
     Full,
     /// A part; each text names something that is not, or that stands behind one wall where there should be two. Only the
-    /// executor's owner can accept this, by [`SandboxSettings::accept_partial`](super::SandboxSettings::accept_partial).
+    /// executor's owner can accept this, by [`SandboxSettings::accept_partial`](super::SandboxSettings::accept_partial). Only
+    /// names that are checked at the end instead of held need nothing but the setting
+    /// [`MissingProtected`](super::MissingProtected), which also says where that is so by default.
     Partial(Vec<String>),
     /// Nothing: there is no sandbox.
     None,

@@ -45,4 +45,6 @@ pub use self::intent::{
 };
 pub use self::managed::ManagedNetworkFacts;
 pub use self::settings::{MissingProtected, SandboxSettings, Wall};
-pub use self::violation::{FileViolation, NetworkViolation, SandboxBackend, Violation, ViolationReason, ViolationSink};
+pub use self::violation::{
+    FileViolation, NameChange, NetworkViolation, SandboxBackend, Violation, ViolationReason, ViolationSink,
+};

@@ -70,9 +70,10 @@ fn protected(
     };
     let is_git = path.file_name() == Some(GIT.as_ref());
     let git_dir = if is_git && state == Existing::File { git_dir(root, &path, bound, resolver)? } else { None };
-    let placeholder = !(is_git && state == Existing::Missing && in_repository(root, resolver)?);
+    let required = bound.entry(&path).is_some();
+    let placeholder = required || !(is_git && state == Existing::Missing && in_repository(root, resolver)?);
     let access = bound.access(&path).unwrap_or(Access::Read).min(Access::Read);
-    Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder }, git_dir))
+    Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder, required }, git_dir))
 }
 
 /// The directory that the file `.git` of a linked worktree or a submodule names.
@@ -127,6 +128,7 @@ pub(super) fn missing(bound: &mut Bound, resolver: &Resolver<'_>) -> Result<(), 
                 access: entry.access,
                 git_dir: None,
                 placeholder: true,
+                required: true,
             });
         }
     }

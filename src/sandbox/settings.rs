@@ -111,12 +111,24 @@ pub enum Wall {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingProtected {
-    /// An empty directory stands there while processes run; it is removed after them. Where none can be made, though the process could make one, the name is
-    /// checked as below, and [`Enforcement::mechanisms`](super::Enforcement::mechanisms) says so; for a name that an entry
-    /// denies, the start is refused then.
+    /// An empty directory stands there while processes run; it is removed after them. Where none can be made, though the
+    /// process could make the name, the start is refused, unless the executor's owner
+    /// [accepts](SandboxSettings::accept_partial) that the name is checked as below. For `.git` in a root that lies inside a
+    /// larger repository none is made, since programs would take it for a repository, nor in a directory of the executor's
+    /// user that may not be written to: there the name is checked, with nobody's consent.
+    ///
     /// On macOS the policy holds the name instead, and it is checked besides.
     #[default]
     Placeholder,
-    /// Nothing is made. When the process has ended, a name that appeared is reported and moved out of the way.
+    /// Nothing is made, except for what an entry of the intent denies or makes read-only. When the process has ended, a name
+    /// that appeared is [reported](super::FileViolation::name_change), and stays where it is: nobody can tell what the process
+    /// has made from what its user has made meanwhile. Until somebody has looked at it, programs may execute what is in it.
+    ///
+    /// A name that is only checked is not enforced while the process runs: [`Enforcement`](super::Enforcement) reports a
+    /// [part](super::Level::Partial), and names it. It takes no other consent than this setting.
     Check,
+    /// As before, and what appeared is moved out of the way: into [`SandboxSettings::state_dir`], or, where that is on
+    /// another file system, to another name beside it. The report says where it is. For workspaces in which nobody but the
+    /// processes makes such names, since what a user has made meanwhile is moved too.
+    SetAside,
 }

@@ -15,7 +15,8 @@ pub trait ViolationSink: fmt::Debug + Send + Sync + 'static {
 #[non_exhaustive]
 pub enum Violation {
     /// An access to files: one for a command that seems to have been denied something, and one for each protected name that
-    /// appeared or changed while it ran.
+    /// appeared or changed while it ran ([`FileViolation::name_change`]). The latter can come after the exit, where the file
+    /// system takes its time.
     File(FileViolation),
     /// A request that a managed network's proxy denied: one for each. Nothing here tells of it: the proxy is the host's, who
     /// can tell the same sink. The process may fail by it, which is no denial of its sandbox.
@@ -86,12 +87,17 @@ pub struct FileViolation {
     pub path: Option<String>,
     /// A piece of the process's output, at most 512 characters. Only where the executor's owner asked for it.
     pub output_snippet: Option<String>,
+    /// What became of the path, if it is a protected name. Who has done it cannot be told: the process, or somebody outside of
+    /// the sandbox meanwhile.
+    pub name_change: Option<NameChange>,
+    /// Where what appeared there is now, if it was [moved](super::MissingProtected::SetAside).
+    pub moved_to: Option<String>,
 }
 
 impl FileViolation {
     /// An event without a path or a snippet.
     pub const fn new(backend: SandboxBackend, reason: ViolationReason) -> Self {
-        Self { backend, reason, path: None, output_snippet: None }
+        Self { backend, reason, path: None, output_snippet: None, name_change: None, moved_to: None }
     }
 
     /// With the path that it is about.
@@ -100,10 +106,46 @@ impl FileViolation {
         self
     }
 
+    /// With what became of a protected name.
+    pub fn name_change(mut self, change: NameChange) -> Self {
+        self.name_change = Some(change);
+        self
+    }
+
+    /// With the place to which what appeared was moved.
+    pub fn moved_to(mut self, path: impl Into<String>) -> Self {
+        self.moved_to = Some(path.into());
+        self
+    }
+
     /// With the beginning of `output`, cut at 512 characters.
     pub fn snippet(mut self, output: &str) -> Self {
         self.output_snippet = Some(output.chars().take(MAX_SNIPPET_CHARS).collect());
         self
+    }
+}
+
+/// What became of a protected name while a process ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NameChange {
+    /// There is something, and there was nothing at the start.
+    Appeared,
+    /// There is something else than at the start.
+    Replaced,
+    /// It cannot be told: the name cannot be looked at any more, or the executor does not say.
+    #[default]
+    Unknown,
+}
+
+impl NameChange {
+    /// The word in events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Appeared => "appeared",
+            Self::Replaced => "replaced",
+            Self::Unknown => "unknown",
+        }
     }
 }
 

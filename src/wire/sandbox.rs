@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::extension::Word;
 use crate::event::OutputStream;
-use crate::sandbox::{Denial, Enforcement, Evidence, Level};
+use crate::sandbox::{Denial, Enforcement, Evidence, Level, NameChange};
 
 /// What a sandbox enforces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,15 @@ pub enum EvidenceReport {
     ProtectedName {
         /// Its path on the executor.
         path: String,
+        /// What became of it, if that is said, and known here.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "change")]
+        change: Option<NameChangeReport>,
+        /// Where what appeared is now, if it was moved.
+        #[serde(default, rename = "movedTo", skip_serializing_if = "Option::is_none")]
+        moved_to: Option<String>,
     },
+    /// The protected names could not be looked at in time.
+    NamesUnchecked,
     /// The output holds a word that programs print when something is denied: a guess.
     Text {
         /// The word.
@@ -71,6 +79,39 @@ pub enum EvidenceReport {
         /// Where it stands.
         stream: OutputStream,
     },
+}
+
+/// What became of a protected name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NameChangeReport {
+    /// There was nothing at the start.
+    Appeared,
+    /// There was something else at the start.
+    Replaced,
+}
+
+impl NameChangeReport {
+    const fn of(change: NameChange) -> Option<Self> {
+        match change {
+            NameChange::Appeared => Some(Self::Appeared),
+            NameChange::Replaced => Some(Self::Replaced),
+            NameChange::Unknown => None,
+        }
+    }
+}
+
+impl From<NameChangeReport> for NameChange {
+    fn from(report: NameChangeReport) -> Self {
+        match report {
+            NameChangeReport::Appeared => Self::Appeared,
+            NameChangeReport::Replaced => Self::Replaced,
+        }
+    }
+}
+
+fn change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NameChangeReport>, D::Error> {
+    Ok(Option::<Word<NameChangeReport>>::deserialize(deserializer)?.and_then(Word::known))
 }
 
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<EvidenceReport>, D::Error> {
@@ -115,7 +156,12 @@ impl EvidenceReport {
         match evidence {
             Evidence::Seccomp { syscall, count } => Self::Seccomp { syscall: syscall.clone(), count: *count },
             Evidence::Signal { number } => Self::Signal { number: *number },
-            Evidence::ProtectedName { path } => Self::ProtectedName { path: path.to_string_lossy().into_owned() },
+            Evidence::ProtectedName { path, change, moved_to } => Self::ProtectedName {
+                path: path.to_string_lossy().into_owned(),
+                change: NameChangeReport::of(*change),
+                moved_to: moved_to.as_ref().map(|to| to.to_string_lossy().into_owned()),
+            },
+            Evidence::NamesUnchecked => Self::NamesUnchecked,
             Evidence::Text { keyword, stream } => Self::Text { keyword: keyword.clone(), stream: *stream },
         }
     }
@@ -133,7 +179,12 @@ impl From<EvidenceReport> for Evidence {
         match report {
             EvidenceReport::Seccomp { syscall, count } => Self::Seccomp { syscall, count },
             EvidenceReport::Signal { number } => Self::Signal { number },
-            EvidenceReport::ProtectedName { path } => Self::ProtectedName { path: path.into() },
+            EvidenceReport::ProtectedName { path, change, moved_to } => Self::ProtectedName {
+                path: path.into(),
+                change: change.map(Into::into).unwrap_or_default(),
+                moved_to: moved_to.map(Into::into),
+            },
+            EvidenceReport::NamesUnchecked => Self::NamesUnchecked,
             EvidenceReport::Text { keyword, stream } => Self::Text { keyword, stream },
         }
     }

@@ -198,7 +198,7 @@ impl ExecBackend for Local {
             let mut sandboxed = None;
             let mut sandbox_type = NO_SANDBOX.to_owned();
             if let Some(prepared) = prepared {
-                plan.names = prepared.held.map(|held| self.spawner.keep(held));
+                plan.names = prepared.held.map(|held| self.spawner.keep(held, self.config.sandbox.violations.clone()));
                 plan.real_cwd = Some(prepared.cwd);
                 prepared.plan.apply(&mut plan)?;
                 sandboxed.insert(prepared.sandboxed).hold(plan.names.clone());

@@ -1,13 +1,25 @@
-//! Names that are held for a process in a sandbox, and who lets them go.
+//! Names that are held for a process in a sandbox, and who looks at them at the end and lets them go.
 //!
-//! To let them go takes the file system, which can take long: it is nothing for a task. They are held by whatever could
-//! still run the process: a start that is under way, its supervisor, the reaper of a child that nobody owns any more.
+//! Both take the file system, which can take long: it is nothing for a task. They are held by whatever could still run the
+//! process: a start that is under way, its supervisor, the reaper of a child that nobody owns any more. Whoever comes to it,
+//! the violations are told once.
 
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
 
 use super::os::sandbox::Held;
 use super::spawner::Queue;
+use crate::sandbox::{Evidence, FileViolation, NameChange, SandboxBackend, Violation, ViolationReason, ViolationSink};
+use crate::time::Instant;
 
 /// Shares in the names of one process. The last one has the reaper let them go.
 #[derive(Clone, Debug)]
@@ -16,30 +28,174 @@ pub(super) struct Names(Arc<Kept>);
 #[derive(Debug)]
 struct Kept {
     held: Mutex<Option<Held>>,
+    /// The process ran.
+    started: AtomicBool,
+    sink: Option<Arc<dyn ViolationSink>>,
     reaper: Arc<Queue>,
 }
 
+/// A name that is not what it was when the process was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChangedName {
+    pub(super) path: PathBuf,
+    pub(super) change: NameChange,
+    pub(super) moved_to: Option<PathBuf>,
+}
+
+/// Why nothing stands for a name that a process could make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing stands for names there"))]
+pub(super) enum Unheld {
+    /// The executor's owner wants nothing to be made.
+    Chosen,
+    /// In a larger repository, programs would take what stands there for a repository of its own.
+    LargerRepository,
+    /// We may not write there, but a process with our rights could change that.
+    Unwritable,
+    /// It should have been possible.
+    Failed(String),
+}
+
+impl Unheld {
+    pub(super) const fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
+impl fmt::Display for Unheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chosen => "the executor makes no placeholders",
+            Self::LargerRepository => "no placeholder is made within a larger repository",
+            Self::Unwritable => "the directory that it is in cannot be written to",
+            Self::Failed(why) => why,
+        })
+    }
+}
+
 impl Names {
-    pub(super) fn new(held: Held, reaper: Arc<Queue>) -> Self {
-        Self(Arc::new(Kept { held: Mutex::new(Some(held)), reaper }))
+    pub(super) fn new(held: Held, sink: Option<Arc<dyn ViolationSink>>, reaper: Arc<Queue>) -> Self {
+        let (held, started) = (Mutex::new(Some(held)), AtomicBool::new(false));
+        Self(Arc::new(Kept { held, started, sink, reaper }))
     }
 
-    /// The process has ended. Says which of them appeared or changed, moves what should not be there out of the way, and lets
-    /// all of them go. Blocks.
-    pub(super) fn finish(&self) -> Vec<PathBuf> {
-        let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(held) = held else { return Vec::new() };
-        let changed = held.changed().into_iter().map(PathBuf::from).collect();
-        // Of what stays where it is, the event tells too.
-        let _moved = held.set_aside();
-        changed
+    /// The process has been started: what becomes of the names is told.
+    pub(super) fn started(&self) {
+        self.0.started.store(true, Ordering::Relaxed);
+    }
+
+    /// The process has ended. Tells which of them appeared or changed, and lets all of them go. Blocks.
+    pub(super) fn finish(&self) -> Vec<ChangedName> {
+        self.0.take().map(Parting::carry_out).unwrap_or_default()
+    }
+
+    /// The same, by the reaper, unless somebody is about it already. Does not block.
+    pub(super) fn leave(&self) {
+        if let Some(parting) = self.0.take() {
+            self.0.reaper.let_go(parting);
+        }
+    }
+}
+
+impl Kept {
+    fn take(&self) -> Option<Parting> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let started = self.started.load(Ordering::Relaxed);
+        Some(Parting { held, sink: self.sink.clone(), started })
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(held) = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            self.reaper.let_go(held);
+        if let Some(parting) = self.take() {
+            self.reaper.let_go(parting);
         }
     }
 }
+
+/// The look at the names of a process that has ended.
+#[derive(Debug)]
+pub(super) struct Check {
+    names: Names,
+    task: JoinHandle<Vec<ChangedName>>,
+    until: Instant,
+}
+
+impl Check {
+    /// Begins to look. Must be called within a runtime.
+    pub(super) fn begin(names: Names, now: Instant) -> Self {
+        let shared = names.clone();
+        let task = tokio::task::spawn_blocking(move || shared.finish());
+        Self { names, task, until: now + CHECK_LIMIT }
+    }
+
+    /// When it is given up.
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// What was seen, or that nothing could be seen in time. Not to be asked again after that.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<Vec<Evidence>>> {
+        Poll::Ready(match Pin::new(&mut self.task).poll(cx) {
+            Poll::Ready(Ok(changed)) => Ok(changed.into_iter().map(ChangedName::into_evidence).collect()),
+            Poll::Ready(Err(error)) => Err(io::Error::other(error)),
+            Poll::Pending if now < self.until => return Poll::Pending,
+            // A file system can hang for ever. If nobody has come to it yet, no thread of the runtime needs to.
+            Poll::Pending => {
+                self.names.leave();
+                Ok(vec![Evidence::NamesUnchecked])
+            }
+        })
+    }
+}
+
+/// Names for which nobody runs any more, to be looked at and let go.
+#[derive(Debug)]
+pub(super) struct Parting {
+    held: Held,
+    sink: Option<Arc<dyn ViolationSink>>,
+    started: bool,
+}
+
+impl Parting {
+    /// Tells what became of them, moves out of the way what the owner wants moved, and lets them go. Blocks.
+    pub(super) fn carry_out(self) -> Vec<ChangedName> {
+        if !self.started {
+            return Vec::new();
+        }
+        let changed = self.held.changed();
+        let moved = self.held.set_aside();
+        let changed = changed.into_iter().map(|(path, change)| {
+            let moved_to = moved.iter().find(|(from, _)| *from == path).map(|(_, to)| to.clone());
+            ChangedName { path: path.into(), change, moved_to }
+        });
+        let changed: Vec<_> = changed.collect();
+        drop(self.held);
+        if let Some(sink) = &self.sink {
+            for name in &changed {
+                // A panic of the host's was reported where it happened, and is no reason to leave the others to themselves.
+                let _told = catch_unwind(AssertUnwindSafe(|| sink.violation(Violation::File(name.violation()))));
+            }
+        }
+        changed
+    }
+}
+
+impl ChangedName {
+    fn into_evidence(self) -> Evidence {
+        let Self { path, change, moved_to } = self;
+        Evidence::ProtectedName { path, change, moved_to }
+    }
+
+    fn violation(&self) -> FileViolation {
+        let violation = FileViolation::new(SandboxBackend::NATIVE, ViolationReason::PolicyDenied);
+        let violation = violation.path(self.path.to_string_lossy()).name_change(self.change);
+        match &self.moved_to {
+            Some(to) => violation.moved_to(to.to_string_lossy()),
+            None => violation,
+        }
+    }
+}
+
+/// How long the look may hold the exit up.
+const CHECK_LIMIT: Duration = Duration::from_secs(5);

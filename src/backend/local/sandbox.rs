@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::config::LocalConfig;
 use super::enforcer::{SandboxPlan, SandboxedStart};
-use super::names::Names;
+use super::names::{Names, Unheld};
 use super::os;
 use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Access, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _,
-    ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation, ViolationReason,
+    Bound, Class, Denial, DenialWatch, Enforcement, Facts, FileViolation, HostPaths, KeepsOwn as _, Level,
+    ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
 };
 use crate::status::ExitStatus;
 
@@ -120,14 +120,19 @@ impl Work {
             Err(error) => return Err(OsError::new("look up the working directory", error).into()),
         };
         bound.admits_process(&cwd)?;
-        let mut held = None;
-        if !bound.protected.is_empty() && self.hold == Hold::Names {
-            let names = self.placeholders.hold(&bound.protected, settings.missing_protected);
+        let (mut held, mut unheld) = (None, Vec::new());
+        if self.hold == Hold::Names {
+            let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
+            names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
+            unheld = admit(names.unheld(), &bound, settings)?;
             if names.has_placed() {
                 // What was missing is there now, to be mounted over.
                 bound = self.bind()?;
             }
-            held = Some(names);
+            held = (!names.is_idle()).then_some(names);
+        } else {
+            let names = self.placeholders.foresee(&bound.protected, settings.missing_protected);
+            unheld.extend(names.into_iter().map(|(path, why)| (path.display().to_string(), why.to_string())));
         }
         // Last, since it can be a long walk.
         bound.expand_globs(&HostPaths)?;
@@ -136,13 +141,14 @@ impl Work {
         let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
         let plan = enforcer.prepare(&start)?.admitted(settings)?;
         let mut enforcement = plan.enforcement().clone();
-        for (path, why) in held.iter().flat_map(os::sandbox::Held::unheld) {
-            if bound.protected.iter().any(|name| name.path == path && name.access == Access::Deny) {
-                return Err(unheld(path, why).into());
-            }
-            enforcement.mechanisms.push(format!("look at {} at the end: no placeholder ({why})", path.display()));
+        for (path, why) in unheld {
+            enforcement.mechanisms.push(format!("look at {path} at the end: {why}"));
+            lower(
+                &mut enforcement,
+                format!("{path} can be made while the process runs, and is looked at afterwards: {why}"),
+            );
         }
-        let watch = DenialWatch::new(settings.output_snippets);
+        let watch = DenialWatch::new(SandboxBackend::NATIVE, settings.output_snippets);
         let sandboxed = Sandboxed { enforcement, watch, settings: settings.clone(), names: None };
         Ok(Some(Prepared { plan, sandbox_type: enforcer.sandbox_type().into(), sandboxed, held, cwd }))
     }
@@ -178,20 +184,10 @@ impl Sandboxed {
     /// The process has ended, and its output was fed, or has had its time. Tells of a violation.
     pub(super) fn classify(&self, status: ExitStatus) -> Denial {
         let denial = self.watch.classify(status);
-        if let Some(violation) = self.watch.violation(&denial, SandboxBackend::NATIVE) {
+        if let Some(violation) = self.watch.violation(&denial) {
             self.tell(violation);
         }
         denial
-    }
-
-    /// Tells of names that appeared or changed while it ran.
-    pub(super) fn tell_changed(&self, changed: Vec<PathBuf>, denial: &mut Denial) {
-        for path in changed {
-            self.tell(
-                FileViolation::new(SandboxBackend::NATIVE, ViolationReason::PolicyDenied).path(path.to_string_lossy()),
-            );
-            denial.evidence.push(Evidence::ProtectedName { path });
-        }
     }
 
     fn tell(&self, violation: FileViolation) {
@@ -201,13 +197,37 @@ impl Sandboxed {
     }
 }
 
-/// A name that is denied, and that the process could make.
-fn unheld(path: &Path, why: &str) -> SandboxError {
-    SandboxError::preparation(format!(
-        "{} is denied and does not exist, and its name cannot be held: {why}; give the executor a directory of its own for its \
-         state, and room",
-        path.display()
-    ))
+/// The names that the process could make, and why, if that will do.
+fn admit<'a>(
+    unheld: impl Iterator<Item = (&'a Path, &'a Unheld)>,
+    bound: &Bound,
+    settings: &SandboxSettings,
+) -> Result<Vec<(String, String)>, SandboxError> {
+    let unheld = unheld.map(|(path, why)| {
+        let is_required = bound.protected.iter().any(|name| name.required && name.path == path);
+        let (is_failure, path, why) = (why.is_failure(), path.display(), why.to_string());
+        if is_required {
+            return Err(SandboxError::preparation(format!(
+                "{path} must not be made, and does not exist, and its name cannot be held: {why}; give the executor a directory of \
+                 its own for its state, and room"
+            )));
+        }
+        if is_failure && !settings.accept_partial {
+            let remedy = "give the executor a directory of its own for its state, and room; or its owner accepts partial sandboxes, \
+                          or checks names instead of holding them";
+            return Err(SandboxError::unavailable(format!("the protected name {path} cannot be held: {why}"), remedy));
+        }
+        Ok((path.to_string(), why))
+    });
+    unheld.collect()
+}
+
+/// A part is not enforced.
+fn lower(enforcement: &mut Enforcement, reason: String) {
+    match &mut enforcement.level {
+        Level::Partial(reasons) => reasons.push(reason),
+        level => *level = Level::Partial(vec![reason]),
+    }
 }
 
 /// A managed network is required, and there is nothing to enforce it by.

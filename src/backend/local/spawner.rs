@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::names::Names;
+use super::names::{Names, Parting};
 use super::os::sandbox::Held;
 use super::os::{self, Child, Launched, Launcher};
 use super::spawn::LaunchPlan;
 use crate::error::{OsError, SpawnError};
 use crate::request::Signal;
+use crate::sandbox::ViolationSink;
 use crate::time::{Instant, now};
 
 #[cfg(all(test, unix))]
@@ -52,7 +53,7 @@ struct Graves {
     /// Those that live on, and are reaped when they have ended.
     detached: Vec<Buried>,
     /// Names of processes that are no more.
-    names: Vec<Held>,
+    names: Vec<Parting>,
     /// How many are killed, or let go, that the thread is looking at.
     looked_at: usize,
     /// A thread looks after them.
@@ -168,9 +169,9 @@ impl Spawner {
         self.queue.tend(graves);
     }
 
-    /// Keeps names until the last who shares in them is gone.
-    pub(super) fn keep(&self, held: Held) -> Names {
-        Names::new(held, Arc::clone(&self.queue))
+    /// Keeps names until the last who shares in them is gone. If the process was started, `sink` is told what became of them.
+    pub(super) fn keep(&self, held: Held, sink: Option<Arc<dyn ViolationSink>>) -> Names {
+        Names::new(held, sink, Arc::clone(&self.queue))
     }
 
     /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
@@ -250,9 +251,9 @@ impl Queue {
     }
 
     /// Takes names over, to be let go. Never blocks.
-    pub(super) fn let_go(self: &Arc<Self>, held: Held) {
+    pub(super) fn let_go(self: &Arc<Self>, names: Parting) {
         let mut graves = lock(&self.graves);
-        graves.names.push(held);
+        graves.names.push(names);
         self.tend(graves);
     }
 
@@ -278,7 +279,10 @@ impl Queue {
             graves.looked_at = children.len() + names.len();
             // Nobody who brings another one has to wait for the looks, which can take the file system some time.
             drop(graves);
-            drop(names);
+            for names in names {
+                // Whoever wanted to know of it has gone; the owner is told.
+                drop(names.carry_out());
+            }
             let before = children.len() + detached.len();
             detached.retain(|(child, _)| is_left(child));
             children.retain(|(child, _)| {
@@ -338,6 +342,10 @@ fn is_left(child: &Child) -> bool {
     if matches!(child.exit_status(), Ok(None)) {
         return true;
     }
+    if child.ends_as_a_whole() {
+        // The next look tells whether it worked.
+        drop(child.signal_tree(Signal::Kill));
+    }
     // The only error is that somebody else has reaped it.
     drop(child.release());
     child.needs_clean_up() && child.tree_has_members() == Some(true)
@@ -368,6 +376,9 @@ fn run(queue: &Arc<Queue>) {
                 };
                 // Until the child has ended, whoever takes it.
                 let names = plan.names.clone();
+                if let Some(names) = names.as_ref().filter(|_| outcome.is_ok()) {
+                    names.started();
+                }
                 let delivery = Delivery { outcome: Some(outcome), names, queue: Arc::clone(queue) };
                 // A caller that is gone leaves the delivery to its destructor.
                 drop(reply.send(delivery));

@@ -9,17 +9,16 @@
 //! 3. The child's number is given back last, and never while somebody could still signal it.
 
 use std::io;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::buffers::Buffers;
 use super::gather::{self, Change, Gather};
+use super::names::Check;
 use super::os::{Child, ExitWatch, OutputReader};
 use super::registry::Registration;
 use super::sandbox::Sandboxed;
@@ -72,7 +71,7 @@ enum Phase {
         at: Instant,
         status: ExitStatus,
         denial: Denial,
-        check: JoinHandle<Vec<PathBuf>>,
+        check: Check,
     },
     /// It has ended, and streams are open.
     Exited {
@@ -366,22 +365,18 @@ impl Supervisor {
             let denial = sandbox.classify(status);
             match sandbox.take_names() {
                 Some(names) => {
-                    let check = tokio::task::spawn_blocking(move || names.finish());
-                    self.phase = Phase::Checking { at, status, denial, check };
+                    self.phase = Phase::Checking { at, status, denial, check: Check::begin(names, now) };
                 }
                 None => return self.tell_exit(at, status, Some(denial)),
             }
         }
         let Phase::Checking { at, status, denial, check } = &mut self.phase else { return };
-        let Poll::Ready(changed) = Pin::new(check).poll(cx) else { return };
+        let Poll::Ready(checked) = check.poll(cx, now) else { return };
         let (at, status, mut denial) = (*at, *status, std::mem::take(denial));
-        match changed {
-            Ok(changed) => {
-                if let Some(sandbox) = &self.sandbox {
-                    sandbox.tell_changed(changed, &mut denial);
-                }
-            }
-            Err(error) => self.note("look at the protected names of a process", Err(io::Error::other(error))),
+        match checked {
+            // What is sure comes first.
+            Ok(evidence) => drop(denial.evidence.splice(..0, evidence)),
+            Err(error) => self.note("look at the protected names of a process", Err(error)),
         }
         self.tell_exit(at, status, Some(denial));
     }
@@ -489,6 +484,7 @@ impl Supervisor {
         let linger = match self.phase {
             Phase::Lingering { look_at, .. } => Some(look_at),
             Phase::Ending { at, .. } => Some(at + CLASSIFY_GRACE),
+            Phase::Checking { ref check, .. } => Some(check.until()),
             _ => None,
         };
         // Without room the reader wakes us.

@@ -9,6 +9,8 @@ use crate::event::Event;
 use crate::request::Signal;
 
 #[cfg(target_os = "linux")]
+mod held;
+#[cfg(target_os = "linux")]
 #[path = "../../../tests/common/needs.rs"]
 pub(super) mod needs;
 

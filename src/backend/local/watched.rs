@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::sandbox::{Bound, KeepsOwn, MissingProtected, ProtectedName, SandboxError};
+use crate::sandbox::{Bound, KeepsOwn, MissingProtected, NameChange, ProtectedName, SandboxError};
 
 /// The names of one executor.
 #[derive(Clone, Debug)]
@@ -25,11 +25,26 @@ impl Placeholders {
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
     pub(super) fn recover(&self) {}
 
+    /// Nothing has to be made to hold them.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn foresee(
+        &self,
+        _names: &[ProtectedName],
+        _missing: MissingProtected,
+    ) -> Vec<(PathBuf, super::names::Unheld)> {
+        Vec::new()
+    }
+
     /// Watches names until what it returns is asked.
     pub(super) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         let watch =
             |name: &ProtectedName| Watched { path: name.path.clone(), before: Thing::at(&name.path).ok().flatten() };
-        let moves = missing == MissingProtected::Check;
+        let moves = missing == MissingProtected::SetAside;
+        if let Some(directory) = self.directory.as_ref().filter(|_| moves) {
+            // Without it, what appears stays in the directory that it is in, under another name.
+            drop(fs::create_dir_all(directory));
+        }
         Held { directory: self.directory.clone(), moves, names: names.iter().map(watch).collect() }
     }
 }
@@ -59,6 +74,12 @@ struct Watched {
 }
 
 impl Held {
+    /// Whether nothing has to be looked at at the end.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn is_idle(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// Nothing is made to hold them.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
@@ -69,22 +90,40 @@ impl Held {
     /// Nothing has to be made to hold them.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
-    pub(super) fn unheld(&self) -> impl Iterator<Item = (&Path, &str)> {
+    pub(super) fn unheld(&self) -> impl Iterator<Item = (&Path, &super::names::Unheld)> {
         std::iter::empty()
     }
 
-    /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
-    pub(super) fn changed(&self) -> Vec<&Path> {
-        let changed = self.names.iter().filter(|name| match Thing::at(&name.path) {
-            // That it went is nothing that could harm.
-            Ok(None) => false,
-            Ok(now) => now != name.before,
-            Err(_) => name.before.is_some(),
-        });
-        changed.map(|name| name.path.as_path()).collect()
+    /// Nothing stands where a process may write.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(
+        clippy::unused_self,
+        clippy::needless_pass_by_ref_mut,
+        clippy::unnecessary_wraps,
+        reason = "it has the names of the placeholders of Linux"
+    )]
+    pub(super) fn lend_to(&mut self, _bound: &Bound) -> io::Result<()> {
+        Ok(())
     }
 
-    /// If names are to be checked only, moves what appeared under one that did not exist at the start out of the way: into the
+    /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
+    pub(super) fn changed(&self) -> Vec<(&Path, NameChange)> {
+        let changed = self.names.iter().filter_map(|name| {
+            let change = match Thing::at(&name.path) {
+                // That it went is nothing that could harm.
+                Ok(None) => return None,
+                Ok(now) if now == name.before => return None,
+                Ok(_) if name.before.is_none() => NameChange::Appeared,
+                Ok(_) => NameChange::Replaced,
+                Err(_) if name.before.is_some() => NameChange::Unknown,
+                Err(_) => return None,
+            };
+            Some((name.path.as_path(), change))
+        });
+        changed.collect()
+    }
+
+    /// If that is wanted, moves what appeared under one that did not exist at the start out of the way: into the
     /// executor's own directory, if it has one, or else beside the name. Returns what was moved, and to where.
     pub(super) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
         let appeared = self.names.iter().filter(|name| self.moves && name.before.is_none());

@@ -188,6 +188,14 @@ fn a_missing_git_within_a_larger_repository_gets_no_placeholder() {
     let held: Vec<_> = bound.protected.iter().map(|name| name.placeholder).collect();
     assert_eq!(held, [true, true, true, false]);
     assert_access(&bound, &[("/srv/w/.git", Some(Read))]);
+    assert!(!bound.protected.iter().any(|name| name.required));
+    // What an entry asks for is no matter of taste.
+    for access in [Deny, Read] {
+        let asked = bind(&fake, &workspace().entry(Entry::path(uri("/srv/w/.git"), access)));
+        let names = asked.protected.iter().map(|name| (name.required, name.placeholder, name.access));
+        let git = (true, true, access);
+        assert_eq!(names.collect::<Vec<_>>(), [(false, true, Read), (false, true, Read), (false, true, Read), git]);
+    }
 }
 
 #[test]
@@ -263,7 +271,10 @@ fn what_is_missing_is_passed_over_or_held() {
     let skip = |access| Entry { skip_missing: true, ..Entry::path(uri("/srv/w/new"), access) };
     let held = |bound: &Bound| {
         let is_new = |name: &&ProtectedName| name.path == Path::new("/srv/w/new");
-        bound.protected.iter().find(is_new).map(|name| (name.access, name.state, name.placeholder))
+        bound.protected.iter().find(is_new).map(|name| {
+            assert!(name.required);
+            (name.access, name.state, name.placeholder)
+        })
     };
     for (entry, access, expected) in [
         (Entry::path(uri("/srv/w/new"), Deny), Deny, Some(Deny)),

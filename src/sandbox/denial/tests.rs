@@ -4,7 +4,7 @@ use super::*;
 use OutputStream::{Pty, Stderr, Stdout};
 
 fn watched(output: &[(OutputStream, &[u8])]) -> DenialWatch {
-    let mut watch = DenialWatch::new(true);
+    let mut watch = DenialWatch::new(SandboxBackend::Linux, true);
     for (stream, bytes) in output {
         watch.feed(*stream, bytes);
     }
@@ -40,11 +40,45 @@ fn without_a_phrase_only_the_signal_of_a_filter_counts() {
         let denial = watched(&[]).classify(status);
         assert!(!evidence.iter().any(Evidence::is_guess));
         assert_eq!(denial, Denial::new(true, evidence));
-        let event = watched(&[]).violation(&denial, SandboxBackend::Linux).unwrap();
+        let event = watched(&[]).violation(&denial).unwrap();
         assert_eq!(event, FileViolation::new(SandboxBackend::Linux, ViolationReason::Sigsys).snippet(""));
     }
     let both = watched(&[(Stderr, b"seccomp")]).classify(ExitStatus::signaled(sigsys));
     assert_eq!(both.evidence.len(), 2);
+}
+
+#[test]
+fn where_there_are_no_filters_the_number_of_their_signal_is_like_any_other() {
+    for backend in [SandboxBackend::Seatbelt, SandboxBackend::Windows] {
+        let watch = DenialWatch::new(backend, false);
+        for status in [ExitStatus::exited(159), ExitStatus::signaled(Signal::from_number(31))] {
+            assert_eq!(watch.classify(status), Denial::default(), "{backend:?}");
+        }
+        let mut watch = watch;
+        watch.feed(Stderr, b"Permission denied");
+        let denial = watch.classify(ExitStatus::exited(159));
+        assert!(denial.denied && denial.evidence.iter().all(Evidence::is_guess));
+        let violation = FileViolation::new(backend, ViolationReason::PermissionDenied);
+        assert_eq!(watch.violation(&denial), Some(violation));
+    }
+}
+
+#[test]
+fn evidence_says_what_became_of_a_name() {
+    let evidence = |change, moved_to: Option<&str>| Evidence::ProtectedName {
+        path: "/w/.git".into(),
+        change,
+        moved_to: moved_to.map(Into::into),
+    };
+    for (evidence, text) in [
+        (evidence(NameChange::Appeared, None), "protected name /w/.git appeared"),
+        (evidence(NameChange::Appeared, Some("/s/x")), "protected name /w/.git appeared, and was moved to /s/x"),
+        (evidence(NameChange::Replaced, None), "protected name /w/.git was replaced"),
+        (evidence(NameChange::Unknown, None), "protected name /w/.git changed"),
+    ] {
+        assert_eq!(evidence.to_string(), text);
+        assert!(!evidence.is_guess());
+    }
 }
 
 #[test]
@@ -76,12 +110,12 @@ fn the_path_is_that_of_the_line_that_ends_with_the_error() {
         ("/x\n: Permission denied\n", None),
     ] {
         let watch = watched(&[(Stderr, output.as_bytes())]);
-        let event = watch.violation(&watch.classify(ExitStatus::exited(1)), SandboxBackend::Linux).unwrap();
+        let event = watch.violation(&watch.classify(ExitStatus::exited(1))).unwrap();
         assert_eq!(event.path.as_deref(), path, "{output:?}");
         assert_eq!(event.output_snippet.as_deref(), Some(output));
     }
     let watch = watched(&[(Stderr, b"cat: /x: Permission denied\n")]);
-    assert!(watch.violation(&watch.classify(ExitStatus::exited(0)), SandboxBackend::Linux).is_none());
+    assert!(watch.violation(&watch.classify(ExitStatus::exited(0))).is_none());
 }
 
 #[test]
@@ -89,7 +123,7 @@ fn of_a_line_whose_beginning_is_lost_no_path_is_told() {
     let start = "/".repeat(LINE_BYTES + 1);
     let watch = watched(&[(Stderr, start.as_bytes()), (Stderr, b"/x: Permission denied\n")]);
     let denial = watch.classify(ExitStatus::exited(1));
-    assert_eq!(watch.violation(&denial, SandboxBackend::Linux).unwrap().path, None);
+    assert_eq!(watch.violation(&denial).unwrap().path, None);
 }
 
 #[test]
@@ -97,12 +131,12 @@ fn a_snippet_is_the_beginning_and_only_where_it_is_wanted() {
     let text = "é".repeat(600) + " sandbox";
     let watch = watched(&[(Stdout, text.as_bytes())]);
     let denial = watch.classify(ExitStatus::exited(1));
-    let event = watch.violation(&denial, SandboxBackend::Seatbelt).unwrap();
+    let event = watch.violation(&denial).unwrap();
     assert_eq!(event.output_snippet, Some("é".repeat(512)));
     assert_eq!(event.reason, ViolationReason::PolicyDenied);
-    let mut plain = DenialWatch::new(false);
+    let mut plain = DenialWatch::new(SandboxBackend::Linux, false);
     plain.feed(Stdout, text.as_bytes());
-    assert_eq!(plain.violation(&denial, SandboxBackend::Linux).unwrap().output_snippet, None);
+    assert_eq!(plain.violation(&denial).unwrap().output_snippet, None);
 }
 
 proptest! {
@@ -118,7 +152,7 @@ proptest! {
         ),
         cuts in proptest::collection::vec(1..7_usize, 1..5),
     ) {
-        let (mut watch, mut whole) = (DenialWatch::new(false), [String::new(), String::new(), String::new()]);
+        let (mut watch, mut whole) = (DenialWatch::new(SandboxBackend::Linux, false), [String::new(), String::new(), String::new()]);
         let mut cuts = cuts.iter().cycle();
         for (stream, piece) in pieces {
             whole[stream].push_str(piece);

@@ -158,7 +158,11 @@ fn members_of_answers_and_events_are_as_specified() {
     check::<ExitedParams>(
         &json!({
             "processId": "p", "seq": 1, "exitCode": i32::MIN, "sandboxDenied": false,
-            "longarm": {"signal": 64, "limit": "output", "denial": {"evidence": [{"kind": "protectedName", "path": "/w/.git"}]}},
+            "longarm": {"signal": 64, "limit": "output", "denial": {"evidence": [
+                {"kind": "protectedName", "path": "/w/.git"},
+                {"kind": "protectedName", "path": "/w/.aws", "change": "appeared", "movedTo": "/s/.aws"},
+                {"kind": "namesUnchecked"},
+            ]}},
         }),
         &[
             ("processId", Required),

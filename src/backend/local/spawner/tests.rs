@@ -121,11 +121,12 @@ fn held(spawner: &Spawner) -> (tempfile::TempDir, std::path::PathBuf, Names) {
         access: Access::Read,
         git_dir: None,
         placeholder: true,
+        required: false,
     };
     let placeholders = os::sandbox::Placeholders::new(Some(directory.path().join("state")));
     let held = placeholders.hold(&[name], MissingProtected::Placeholder);
     assert!(path.is_dir());
-    (directory, path, spawner.keep(held))
+    (directory, path, spawner.keep(held, None))
 }
 
 #[cfg(target_os = "linux")]

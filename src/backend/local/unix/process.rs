@@ -86,6 +86,14 @@ impl Child {
         self.group_by_pidfd || self.container.is_some()
     }
 
+    /// Whether nobody of the tree may outlive the leader.
+    pub(in crate::backend::local) fn ends_as_a_whole(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.sandbox.is_some();
+        #[cfg(not(target_os = "linux"))]
+        self.ends_with_leader
+    }
+
     /// Whether something has to be removed once the last member of the tree has ended.
     pub(in crate::backend::local) fn needs_clean_up(&self) -> bool {
         self.container.is_some()

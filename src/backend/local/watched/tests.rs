@@ -5,7 +5,15 @@ fn names(root: &Path, names: &[&str]) -> Vec<ProtectedName> {
     let name = |name: &&str| {
         let path = root.join(name);
         let state = if path.exists() { Existing::Directory } else { Existing::Missing };
-        ProtectedName { root: root.into(), path, state, access: Access::Read, git_dir: None, placeholder: true }
+        ProtectedName {
+            root: root.into(),
+            path,
+            state,
+            access: Access::Read,
+            git_dir: None,
+            placeholder: true,
+            required: false,
+        }
     };
     names.iter().map(name).collect()
 }
@@ -28,16 +36,29 @@ fn what_appeared_or_was_exchanged_is_told_and_what_stayed_or_went_is_not() {
     fs::rename(root.join(".agents"), root.join("old")).unwrap();
     fs::rename(root.join("other"), root.join(".agents")).unwrap();
     fs::write(root.join(".codex"), "x").unwrap();
-    assert_eq!(held.changed(), [root.join(".agents"), root.join(".codex")]);
+    let [agents, codex] = [root.join(".agents"), root.join(".codex")];
+    assert_eq!(held.changed(), [(agents.as_path(), NameChange::Replaced), (codex.as_path(), NameChange::Appeared)]);
+    assert!(held.set_aside().is_empty() && codex.exists());
+}
+
+#[test]
+fn what_appeared_stays_unless_the_owner_wants_it_moved() {
+    let root = tempfile::tempdir().unwrap();
+    let names = names(root.path(), &[".codex"]);
+    let held = Placeholders::new(None).hold(&names, MissingProtected::Check);
+    fs::create_dir(root.path().join(".codex")).unwrap();
+    assert_eq!((held.changed().len(), held.set_aside().len()), (1, 0));
+    assert!(root.path().join(".codex").is_dir());
 }
 
 #[test]
 fn what_appeared_is_moved_to_the_executors_directory_or_beside_its_name() {
     let [root, own] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    for directory in [Some(own.path().to_path_buf()), Some(own.path().join("missing")), None] {
-        let is_own = directory.as_ref().is_some_and(|directory| directory.exists());
+    fs::write(own.path().join("file"), "").unwrap();
+    for directory in [Some(own.path().join("made")), Some(own.path().join("file")), None] {
+        let is_own = directory.as_ref().is_some_and(|directory| directory.ends_with("made"));
         let names = names(root.path(), &[".codex", ".git"]);
-        let held = Placeholders::new(directory).hold(&names, MissingProtected::Check);
+        let held = Placeholders::new(directory).hold(&names, MissingProtected::SetAside);
         fs::create_dir(root.path().join(".codex")).unwrap();
         let moved = held.set_aside();
         let [(from, to)] = &*moved else { panic!("one: {moved:?}") };

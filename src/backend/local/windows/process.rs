@@ -59,6 +59,10 @@ impl Child {
     }
 
     /// Whether something has to be removed once the last member of the group has ended: the system does that.
+    pub(in crate::backend::local) fn ends_as_a_whole(&self) -> bool {
+        self.ends_with_leader
+    }
+
     pub(in crate::backend::local) fn needs_clean_up(&self) -> bool {
         false
     }

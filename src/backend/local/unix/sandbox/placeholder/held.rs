@@ -1,13 +1,18 @@
 //! Names that are held or watched while processes run, and what became of them.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Identity, Shared, is_empty_directory, journal};
+use super::directory::{Identity, is_empty_directory, is_lent};
+use super::{Shared, journal};
+use crate::backend::local::names::Unheld;
+use crate::sandbox::{Bound, NameChange};
 
 /// Names that are held or watched. Dropping it lets them go, which takes a few system calls for each.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ use super::{Identity, Shared, is_empty_directory, journal};
 pub(in crate::backend::local) struct Held {
     pub(super) shared: Arc<Shared>,
     pub(super) names: Vec<HeldName>,
+    /// The process, if it may write somewhere.
+    pub(super) writer: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -26,21 +33,36 @@ pub(super) struct HeldName {
     pub(super) born: Option<SystemTime>,
     /// The directory that stands for it.
     pub(super) placed: Option<Identity>,
-    /// Why there is none, though there should be.
-    pub(super) failure: Option<String>,
+    /// Why there is none, though a process could make the name.
+    pub(super) unheld: Option<Unheld>,
     /// Whether what appears there is moved out of the way.
     pub(super) moves: bool,
 }
 
 impl Held {
+    /// Whether nothing has to be done at the end.
+    pub(in crate::backend::local) fn is_idle(&self) -> bool {
+        self.names.is_empty() && self.writer.is_none()
+    }
+
     /// Whether a directory of ours stands for any of them.
     pub(in crate::backend::local) fn has_placed(&self) -> bool {
         self.names.iter().any(|name| name.placed.is_some())
     }
 
-    /// The names that could be made, since no directory could be made to stand for them, and why.
-    pub(in crate::backend::local) fn unheld(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.names.iter().filter_map(|name| Some((name.path.as_path(), name.failure.as_deref()?)))
+    /// The names that could be made, since no directory stands for them, and why.
+    pub(in crate::backend::local) fn unheld(&self) -> impl Iterator<Item = (&Path, &Unheld)> {
+        self.names.iter().filter_map(|name| Some((name.path.as_path(), name.unheld.as_ref()?)))
+    }
+
+    /// Lets the process write where directories stand for names that are none of its own to be held.
+    ///
+    /// # Errors
+    ///
+    /// If one of another executor cannot be shared.
+    pub(in crate::backend::local) fn lend_to(&mut self, bound: &Bound) -> io::Result<()> {
+        self.writer = self.shared.admit(bound)?;
+        Ok(())
     }
 
     /// The names for which a directory of ours stands.
@@ -50,22 +72,13 @@ impl Held {
     }
 
     /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
-    pub(in crate::backend::local) fn changed(&self) -> Vec<&Path> {
-        let changed = self.names.iter().filter(|name| match Identity::at(&name.path) {
-            // That it went is nothing that could harm.
-            Ok(None) => false,
-            Ok(Some(now)) if Some(now) == name.before && born(&name.path) == name.born => {
-                name.placed.is_some() && !is_empty_directory(&name.path)
-            }
-            Ok(Some(_)) => true,
-            Err(_) => name.before.is_some(),
-        });
-        changed.map(|name| name.path.as_path()).collect()
+    pub(in crate::backend::local) fn changed(&self) -> Vec<(&Path, NameChange)> {
+        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), name.change()?)));
+        changed.collect()
     }
 
-    /// Moves what appeared under a name that did not exist at the start, and for which no directory stood, out of the way:
-    /// into the journal's directory, or else beside the name. Returns what was moved, and to where. Where a directory stood
-    /// it is left, as what is in a place of its: a user may have made it meanwhile.
+    /// If that is wanted, moves what appeared under a name that did not exist at the start, and for which no directory stood,
+    /// out of the way: into the journal's directory, or else beside the name. Returns what was moved, and to where.
     pub(in crate::backend::local) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
         let appeared = self.names.iter().filter(|name| name.before.is_none() && name.moves);
         appeared
@@ -74,8 +87,33 @@ impl Held {
     }
 }
 
+impl HeldName {
+    fn change(&self) -> Option<NameChange> {
+        let is_new = self.before.is_none() || self.placed.is_some();
+        let change = if is_new { NameChange::Appeared } else { NameChange::Replaced };
+        match Identity::at(&self.path) {
+            // That it went is nothing that could harm.
+            Ok(None) => None,
+            Ok(Some(now)) if Some(now) == self.before && born(&self.path) == self.born => {
+                let is_filled = self.placed.is_some() && !is_empty_directory(&self.path) && !self.is_lent();
+                is_filled.then_some(change)
+            }
+            Ok(Some(_)) => Some(change),
+            Err(_) => self.before.map(|_| NameChange::Unknown),
+        }
+    }
+
+    /// Whether a process that may write there has been allowed to fill our directory.
+    fn is_lent(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| is_lent(found.mode()))
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.shared.dismiss(writer);
+        }
         for id in self.names.iter().filter_map(|name| name.placed) {
             self.shared.release(id);
         }

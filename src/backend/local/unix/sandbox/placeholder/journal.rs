@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::Identity;
+use super::directory::Identity;
 
 /// The journal of this executor.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //!   renamed, never over something that exists; so the journal knows which directory it is before it has its name.
 //! - The processes of one executor share it by a count, those of several by a lock on it. The last one removes it, by
 //!   `rmdir`, and only if it is still the same directory. Whatever somebody has put into it stays, and so does it.
+//! - To a process that may write there it is lent: it may put something into it, and then the directory is that process's.
 //! - What could not be removed stays written down, and is tried again. A lock alone makes nobody an owner: anybody who can
 //!   see the directory can lock it. An owner has it in a journal.
 //! - What an executor that was killed has left is removed by the next one that finds its journal, in the same way.
@@ -15,50 +16,33 @@
 //! Between the look and the `rmdir` is a moment in which somebody could put an empty directory of his own into its place,
 //! which then is removed. Linux has no call that would not have it.
 
+mod directory;
 mod held;
 mod journal;
+mod lent;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
+use self::directory::{
+    Identity, Left, MODE, is_like_a_placeholder, is_our_temporary, lock, look, open, remove, remove_empty,
+    remove_unshared, unlock,
+};
 pub(in crate::backend::local) use self::held::Held;
 use self::held::{HeldName, born};
 use self::journal::{Journal, Record};
+use self::lent::Writer;
+use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, Class, KeepsOwn, MissingProtected, ProtectedName, SandboxError};
-
-/// What makes a directory that one and no other: the device and the inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    fn of(found: &fs::Metadata) -> Self {
-        Self(found.dev(), found.ino())
-    }
-
-    fn of_open(fd: &OwnedFd) -> io::Result<Self> {
-        let found = rustix::fs::fstat(fd)?;
-        Ok(Self(found.st_dev, found.st_ino))
-    }
-
-    /// What a name stands for itself, if there is something.
-    fn at(path: &Path) -> io::Result<Option<Self>> {
-        match fs::symlink_metadata(path) {
-            Ok(found) => Ok(Some(Self::of(&found))),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// The placeholders of one executor. Clones share them. All calls may block.
 #[derive(Clone, Debug)]
@@ -84,6 +68,8 @@ struct State {
     left: HashMap<Identity, PathBuf>,
     /// What is being done without the lock, by the last that was written down of it.
     under_way: HashMap<u64, Record>,
+    /// Processes that may write where directories stand for names.
+    writers: HashMap<u64, Writer>,
     begun: u64,
 }
 
@@ -133,27 +119,62 @@ impl Placeholders {
         }
     }
 
-    /// Holds names until what it returns is dropped. A name that exists is only watched, as is one that cannot be held: in a
-    /// directory that is not ours to write to, say.
+    /// Holds names until what it returns is dropped. A name that exists is only watched, as is one that cannot be held, or is
+    /// not to be: [`Held::unheld`] tells of those that a process could make.
     pub(in crate::backend::local) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         self.shared.try_again();
+        let moves = missing == MissingProtected::SetAside;
+        if moves {
+            // For what is moved. Without one it stays in the directory that it is in, under another name.
+            let _made = self.shared.directories.iter().any(|directory| journal::make_private(directory).is_ok());
+        }
         let names = names.iter().map(|name| {
-            let may_place = missing == MissingProtected::Placeholder;
-            let placed = if may_place { self.shared.place(name) } else { Ok(None) };
-            let (placed, failure) = match placed {
-                Ok(placed) => (placed, None),
-                Err(error) => (None, (!is_impossible(&error, &name.path)).then(|| error.to_string())),
-            };
-            let before = match placed {
-                Some(id) => Some(id),
+            // What an entry asks for is held in any case.
+            let is_wanted = missing == MissingProtected::Placeholder || name.required;
+            let placed = if is_wanted { self.shared.place(name) } else { Ok(None) };
+            let before = match &placed {
+                Ok(Some(id)) => Some(*id),
                 // What cannot be looked at cannot be told from what is there at the end, either.
-                None => Identity::at(&name.path).ok().flatten(),
+                _ => Identity::at(&name.path).ok().flatten(),
             };
-            let moves = !may_place || name.placeholder;
-            HeldName { path: name.path.clone(), before, born: born(&name.path), placed, failure, moves }
+            let unheld = match &placed {
+                Ok(_) if before.is_some() => None,
+                Ok(_) if is_wanted => Some(Unheld::LargerRepository),
+                Ok(_) => Some(Unheld::Chosen),
+                Err(error) if is_refused(error) => Some(Unheld::Unwritable),
+                Err(error) => Some(Unheld::Failed(error.to_string())),
+            };
+            HeldName {
+                path: name.path.clone(),
+                before,
+                born: born(&name.path),
+                placed: placed.ok().flatten(),
+                unheld: unheld.filter(|unheld| unheld.is_failure() || can_be_made(&name.path)),
+                moves,
+            }
         });
         let names = names.collect();
-        Held { shared: Arc::clone(&self.shared), names }
+        Held { shared: Arc::clone(&self.shared), names, writer: None }
+    }
+
+    /// What [`Held::unheld`] would tell, as far as that can be said before anything is made.
+    #[allow(clippy::unused_self, reason = "they are asked by it")]
+    pub(in crate::backend::local) fn foresee(
+        &self,
+        names: &[ProtectedName],
+        missing: MissingProtected,
+    ) -> Vec<(PathBuf, Unheld)> {
+        let names = names.iter().filter(|name| matches!(Identity::at(&name.path), Ok(None)) && can_be_made(&name.path));
+        let unheld = names.filter_map(|name| {
+            let is_wanted = missing == MissingProtected::Placeholder || name.required;
+            let unheld = match is_wanted {
+                true if name.placeholder => return None,
+                true => Unheld::LargerRepository,
+                false => Unheld::Chosen,
+            };
+            Some((name.path.clone(), unheld))
+        });
+        unheld.collect()
     }
 
     /// Removes what is written down in a journal, and still there. False if some of it should be tried again.
@@ -161,19 +182,21 @@ impl Placeholders {
         let mut done = true;
         for (at, record) in records.iter().enumerate() {
             match record {
-                Record::Making { temporary } => {
-                    // If it has an identity, that is in the next record. The name is nobody else's; it is empty, or stays.
-                    if is_our_temporary(temporary) && is_like_a_placeholder(temporary) {
-                        drop(fs::remove_dir(temporary));
-                    }
-                }
+                // If it has an identity, that is in the next record. The name is nobody else's; it is empty, or stays.
+                Record::Making { temporary } => done &= !is_our_temporary(temporary) || remove_empty(temporary),
                 Record::Held { id, temporary, path } => {
                     let later = records.get(at..).unwrap_or_default();
                     if later.contains(&Record::Gone { id: *id }) {
                         continue;
                     }
-                    for at in [temporary, path].into_iter().filter(|path| is_like_a_placeholder(path)) {
-                        done &= remove_unshared(at, *id, || self.shared.is_written_down(path, *id, Some(journal)));
+                    for at in [temporary, path] {
+                        done &= match look(at, *id) {
+                            Left::Nothing => true,
+                            Left::Placeholder => {
+                                remove_unshared(at, *id, || self.shared.is_written_down(path, *id, Some(journal)))
+                            }
+                            Left::Unclear => false,
+                        };
                     }
                 }
                 Record::Gone { .. } => {}
@@ -434,6 +457,7 @@ impl State {
         self.left.remove(&id);
         if !self.count(path, id) {
             self.placed.insert(id, Placed { path: path.into(), users: 1, lock });
+            self.lend(id);
         }
     }
 
@@ -489,98 +513,24 @@ fn unwritten(error: &io::Error) -> io::Error {
     io::Error::other(format!("the journal of placeholders cannot be written: {error}"))
 }
 
-/// Whether an error means that nobody with our rights makes this name either: on a file system that is read-only, or in a
-/// directory that is somebody else's and not ours to write to. Of our own one, a process may change the mode.
-fn is_impossible(error: &io::Error, path: &Path) -> bool {
-    match error.raw_os_error() {
-        Some(libc::EROFS) => true,
-        Some(libc::EACCES | libc::EPERM) => path
-            .parent()
-            .and_then(|parent| fs::symlink_metadata(parent).ok())
-            .is_some_and(|parent| parent.uid() != journal::own_uid()),
-        _ => false,
-    }
+/// Whether an error means that we have no right to make a name.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
 }
 
-/// Opens a directory itself.
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
-/// Puts a shared lock on a directory.
-fn lock(open: &OwnedFd) -> io::Result<()> {
-    for _ in 0..LOCK_ATTEMPTS {
-        match rustix::fs::flock(open, FlockOperation::NonBlockingLockShared) {
-            // Whoever removes it needs but a moment, when he gets to it.
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            locked => return Ok(locked?),
+/// Whether a process with our rights could make a name: not on a file system that is read-only, nor in a directory that is
+/// somebody else's and not ours to write to. Of our own one, a process may change the mode.
+fn can_be_made(path: &Path) -> bool {
+    let Some(parent) = path.parent() else { return false };
+    match rustix::fs::accessat(CWD, parent, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Ok(()) => true,
+        Err(Errno::ACCESS | Errno::PERM) => {
+            fs::symlink_metadata(parent).is_ok_and(|parent| parent.uid() == journal::own_uid())
         }
-    }
-    Err(io::ErrorKind::WouldBlock.into())
-}
-
-/// Gives a lock up. A child that is being made may have the descriptor for a moment, and with it the lock.
-fn unlock(open: &OwnedFd) {
-    // There is nothing to be done about a lock that cannot be given up.
-    let _ = rustix::fs::flock(open, FlockOperation::NonBlockingUnlock);
-}
-
-/// Removes a directory if it is this one and empty. True unless it should be tried again some day.
-fn remove(path: &Path, id: Identity, open: Option<&OwnedFd>) -> bool {
-    // Its root may have been moved meanwhile. Where the directory is now, the kernel knows.
-    let moved = open.and_then(|fd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok());
-    let mut paths = std::iter::once(path).chain(moved.as_deref());
-    let Some(path) = paths.find(|path| Identity::at(path).is_ok_and(|found| found == Some(id))) else { return true };
-    match fs::remove_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-            // It is somebody's now, who may expect that he can write to it.
-            drop(fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
-            true
-        }
-        removed => removed.is_ok(),
+        Err(Errno::ROFS | Errno::NOENT | Errno::NOTDIR) => false,
+        Err(_) => true,
     }
 }
-
-/// Removes a directory that no other executor uses; true unless it should be tried again. `is_shared` is whether another
-/// one has it in its journal.
-fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce() -> bool) -> bool {
-    let open = match open(path) {
-        Ok(open) => open,
-        // What is there now is something else.
-        Err(error) => return matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
-    };
-    match Identity::of_open(&open) {
-        Ok(found) if found == id => {}
-        other => return other.is_ok(),
-    }
-    // Anybody can have a lock on it, so that this alone says nothing.
-    let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => remove(path, id, None),
-        Err(_) => is_shared() || Identity::at(path).ok() != Some(Some(id)),
-    };
-    unlock(&open);
-    done
-}
-
-fn is_our_temporary(path: &Path) -> bool {
-    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
-    name.starts_with(b".longarm-") && name.ends_with(b".placeholder")
-}
-
-/// Whether it is, as far as a look tells, an empty directory of ours.
-fn is_like_a_placeholder(path: &Path) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_dir() && found.mode() & 0o7777 & !MODE == 0 && found.uid() == journal::own_uid())
-        && is_empty_directory(path)
-}
-
-fn is_empty_directory(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// Nobody may write to it; everybody may see that it is empty. The mask of the process may take more away.
-const MODE: u32 = 0o555;
 
 /// A quarter of the descriptors that this process may have.
 fn most() -> usize {
@@ -590,10 +540,6 @@ fn most() -> usize {
 
 /// A name that appears and goes whenever it is looked at is given up after so many times.
 const ATTEMPTS: usize = 64;
-
-/// 5 s in all: more than anybody needs who is not held up.
-const LOCK_ATTEMPTS: u32 = 2_500;
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often journals are read for an owner, where there is something that may be a placeholder.
 const LOOKS: u32 = 5;

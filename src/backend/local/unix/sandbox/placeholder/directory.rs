@@ -1,0 +1,184 @@
+//! One directory that stands for a name: what it is known by, its lock, and its end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::journal;
+
+/// What makes a directory that one and no other: the device and the inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity(pub(super) u64, pub(super) u64);
+
+impl Identity {
+    pub(super) fn of(found: &fs::Metadata) -> Self {
+        Self(found.dev(), found.ino())
+    }
+
+    pub(super) fn of_open(fd: &OwnedFd) -> io::Result<Self> {
+        let found = rustix::fs::fstat(fd)?;
+        Ok(Self(found.st_dev, found.st_ino))
+    }
+
+    /// What a name stands for itself, if there is something.
+    pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some(Self::of(&found))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Opens a directory itself.
+pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Puts a shared lock on a directory.
+pub(super) fn lock(open: &OwnedFd) -> io::Result<()> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match rustix::fs::flock(open, FlockOperation::NonBlockingLockShared) {
+            // Whoever removes it needs but a moment, when he gets to it.
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            locked => return Ok(locked?),
+        }
+    }
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// Gives a lock up. A child that is being made may have the descriptor for a moment, and with it the lock.
+pub(super) fn unlock(open: &OwnedFd) {
+    // There is nothing to be done about a lock that cannot be given up.
+    let _ = rustix::fs::flock(open, FlockOperation::NonBlockingUnlock);
+}
+
+/// Removes a directory if it is this one and empty. True unless it should be tried again some day.
+pub(super) fn remove(path: &Path, id: Identity, open: Option<&OwnedFd>) -> bool {
+    // Its root may have been moved meanwhile. Where the directory is now, the kernel knows.
+    let moved = open.and_then(|fd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok());
+    let mut paths = std::iter::once(path).chain(moved.as_deref());
+    let Some(path) = paths.find(|path| Identity::at(path).is_ok_and(|found| found == Some(id))) else { return true };
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            hand_over(path);
+            true
+        }
+        removed => removed.is_ok(),
+    }
+}
+
+/// Removes a directory that no other executor uses; true unless it should be tried again. `is_shared` is whether another
+/// one has it in its journal.
+pub(super) fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce() -> bool) -> bool {
+    let open = match open(path) {
+        Ok(open) => open,
+        // What is there now is something else.
+        Err(error) => return matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    };
+    match Identity::of_open(&open) {
+        Ok(found) if found == id => {}
+        other => return other.is_ok(),
+    }
+    // Anybody can have a lock on it, so that this alone says nothing.
+    let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => remove(path, id, None),
+        Err(_) => is_shared() || Identity::at(path).ok() != Some(Some(id)),
+    };
+    unlock(&open);
+    done
+}
+
+pub(super) fn is_our_temporary(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+    name.starts_with(b".longarm-") && name.ends_with(b".placeholder")
+}
+
+/// Removes a directory that has a name which is nobody else's, if it is empty. True unless it should be tried again.
+pub(super) fn remove_empty(temporary: &Path) -> bool {
+    use io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
+    match fs::remove_dir(temporary) {
+        Ok(()) => true,
+        // It is gone, or somebody's now.
+        Err(error) => matches!(error.kind(), NotFound | NotADirectory | DirectoryNotEmpty),
+    }
+}
+
+/// What is left of a directory that was written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing of ours: it is gone, or there is something else, or somebody has put something into it.
+    Nothing,
+    /// The directory, by all that a look tells.
+    Placeholder,
+    /// It cannot be told now.
+    Unclear,
+}
+
+/// Looks for a directory that was written down.
+pub(super) fn look(path: &Path, id: Identity) -> Left {
+    match Identity::at(path) {
+        Ok(Some(found)) if found == id => {}
+        Ok(_) => return Left::Nothing,
+        Err(_) => return Left::Unclear,
+    }
+    if is_like_a_placeholder(path) {
+        return Left::Placeholder;
+    }
+    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+        // Somebody else's, of the same number, or ours with another mode.
+        Ok(true) | Err(_) => Left::Unclear,
+        Ok(false) => {
+            if fs::symlink_metadata(path).is_ok_and(|found| is_our_mode(found.mode())) {
+                hand_over(path);
+            }
+            Left::Nothing
+        }
+    }
+}
+
+/// It is somebody's now, who may expect that he can write to it.
+fn hand_over(path: &Path) {
+    // If it is not even ours to change, he can.
+    drop(fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
+}
+
+/// Whether it is, as far as a look tells, an empty directory of ours.
+pub(super) fn is_like_a_placeholder(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_dir() && is_our_mode(found.mode()) && found.uid() == journal::own_uid())
+        && is_empty_directory(path)
+}
+
+/// Whether a mode is one that we give a directory. A bit that it inherits from the one above it says nothing.
+fn is_our_mode(mode: u32) -> bool {
+    let bits = mode & 0o1777;
+    bits & !MODE == 0 || is_lent(bits) && bits & !LENT == 0
+}
+
+/// Whether it is lent to a process that may write there.
+pub(super) const fn is_lent(mode: u32) -> bool {
+    mode & 0o1000 != 0
+}
+
+pub(super) fn is_empty_directory(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Nobody may write to it; everybody may see that it is empty. The mask of the process may take more away.
+pub(super) const MODE: u32 = 0o555;
+
+/// Its owner may write to it; the bit that has no meaning in it tells it from what the owner himself makes.
+pub(super) const LENT: u32 = 0o1755;
+
+/// 5 s in all: more than anybody needs who is not held up.
+const LOCK_ATTEMPTS: u32 = 2_500;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
