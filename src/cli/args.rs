@@ -64,9 +64,13 @@ pub(super) struct SandboxSettingsArgs {
     /// Keep this name at the top of each workspace root read-only too, besides .git, .agents, .codex and .aws.
     #[arg(long, value_name = "NAME")]
     pub(super) sandbox_protect: Vec<String>,
-    /// Make no placeholder for a protected name that does not exist: look when a command has ended, and move what it made away.
+    /// Make no placeholder for a protected name that does not exist: look when a command has ended, and say what appeared.
     #[arg(long)]
     pub(super) sandbox_check_names: bool,
+    /// As --sandbox-check-names, and move what appeared into the state directory, or, if that is on another file system, to
+    /// another name beside it. Also what somebody else has made meanwhile: nobody can tell.
+    #[arg(long, conflicts_with = "sandbox_check_names")]
+    pub(super) sandbox_move_names: bool,
     /// Where to note which placeholders exist, so that they go also after this program was killed.
     #[arg(long, value_name = "DIR")]
     pub(super) sandbox_state_dir: Option<PathBuf>,

@@ -178,8 +178,10 @@ async fn run_in(
             return Err(failure);
         }
     };
+    let denial = process.denial();
+    sandbox::changed_names(denial.as_ref()).for_each(|line| complain(&line));
     if result.sandbox_denied {
-        complain(&sandbox::report(process.denial().as_ref()));
+        complain(&sandbox::report(denial.as_ref()));
     }
     match result.lost {
         None => Ok(result.status),

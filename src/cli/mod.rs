@@ -4,6 +4,7 @@ mod args;
 mod cp;
 mod exec;
 mod info;
+mod names;
 mod place;
 mod serve;
 mod throttle;

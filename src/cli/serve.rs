@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::args::{SandboxSettingsArgs, ServeArgs};
-use super::{complain, explain, os};
+use super::{complain, explain, names, os};
 
 /// A few large chunks of a process: enough for it to go on while a session is busy with others.
 const QUEUED_BYTES: usize = 256 << 10;
@@ -104,12 +104,16 @@ fn local_config() -> LocalConfig {
 fn sandbox_settings(args: &SandboxSettingsArgs) -> SandboxSettings {
     let mut settings = SandboxSettings::default()
         .accept_partial(args.sandbox_accept_partial)
-        .private_loopback(args.sandbox_private_loopback);
+        .private_loopback(args.sandbox_private_loopback)
+        .violations(Arc::new(names::Report::start()));
     for name in &args.sandbox_protect {
         settings = settings.protect_name(name);
     }
     if args.sandbox_check_names {
         settings = settings.missing_protected(MissingProtected::Check);
+    }
+    if args.sandbox_move_names {
+        settings = settings.missing_protected(MissingProtected::SetAside);
     }
     match &args.sandbox_state_dir {
         Some(directory) => settings.state_dir(directory),

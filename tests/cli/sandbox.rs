@@ -124,3 +124,49 @@ fn the_owner_of_a_server_decides_about_loopback() {
     let outcome = place.run(&look);
     assert_eq!(outcome.code(), 0, "{outcome:?}");
 }
+
+#[test]
+fn a_protected_name_that_a_command_has_made_is_told_also_after_a_success() {
+    for place in Place::all() {
+        let dir = directory();
+        let root = dir.path().join("root");
+        // Within a larger repository nothing stands for the name.
+        std::fs::create_dir_all(dir.path().join(".git")).unwrap();
+        std::fs::create_dir(&root).unwrap();
+        let outcome = place.run(&["--sandbox", "workspace-write", "--cwd", text(&root), "--", "mkdir", ".git"]);
+        if refused(&outcome) {
+            continue;
+        }
+        let git = root.canonicalize().unwrap().join(".git");
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        let line = format!("longarm: {} appeared while a sandboxed command ran", git.display());
+        assert!(
+            outcome.code() == 0 && said.contains(&line) && !said.contains("denied"),
+            "{}: {outcome:?}",
+            place.name()
+        );
+        assert!(git.is_dir(), "a user may have made it");
+    }
+}
+
+#[test]
+fn what_appeared_is_moved_where_the_owner_of_a_server_wants_that_and_he_is_told() {
+    let dir = directory();
+    let (root, state) = (dir.path().join("root"), dir.path().join("state"));
+    std::fs::create_dir(&root).unwrap();
+    let server = Server::start_with(&["--sandbox-move-names", "--sandbox-state-dir", text(&state)]);
+    let place = Place::Connect(server);
+    let outcome = place.run(&["--sandbox", "workspace-write", "--cwd", text(&root), "--", "mkdir", ".git"]);
+    if refused(&outcome) {
+        return;
+    }
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(said.contains(", and was moved to ") && !root.join(".git").exists(), "{outcome:?}");
+    let moved = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(moved.into_iter().any(|name| name.starts_with(".git.")), "{outcome:?}");
+    let Place::Connect(mut server) = place else { unreachable!("it is that one") };
+    server.running.signal("TERM");
+    let outcome = server.running.finish();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(said.contains(".git appeared while a sandboxed command ran, and was moved to "), "{said}");
+}

@@ -8,6 +8,7 @@ use longarm::path_uri::{PathConvention, PathUri};
 use longarm::sandbox::{Denial, Evidence, SandboxIntent, WindowsSandboxLevel};
 
 use super::{Failure, explain};
+use crate::cli::names;
 
 /// The intent that `policy` names. Workspace roots are paths of the place; without any, the directory of the command is one.
 pub(super) async fn intent(
@@ -55,13 +56,31 @@ pub(super) async fn intent(
     })
 }
 
+/// What to tell of protected names, each in a line: they changed, whether or not something was denied.
+pub(super) fn changed_names(denial: Option<&Denial>) -> impl Iterator<Item = String> {
+    let evidence = denial.into_iter().flat_map(|denial| &denial.evidence);
+    evidence.filter_map(|evidence| match evidence {
+        Evidence::ProtectedName { path, change, moved_to } => {
+            Some(names::line(path.display(), *change, moved_to.as_ref().map(|to| to.display())))
+        }
+        Evidence::NamesUnchecked => Some(
+            "the protected names in the workspace could not be looked at in time: do so before a program uses them"
+                .into(),
+        ),
+        _ => None,
+    })
+}
+
 /// What to tell of a denial.
 pub(super) fn report(denial: Option<&Denial>) -> String {
-    let evidence: Vec<String> = denial.iter().flat_map(|denial| &denial.evidence).map(ToString::to_string).collect();
+    let is_denied =
+        |evidence: &&Evidence| !matches!(evidence, Evidence::ProtectedName { .. } | Evidence::NamesUnchecked);
+    let evidence: Vec<_> = denial.into_iter().flat_map(|denial| &denial.evidence).filter(is_denied).collect();
     if evidence.is_empty() {
         return "the sandbox seems to have denied something".into();
     }
-    let sure = denial.is_some_and(|denial| denial.evidence.iter().any(|evidence| !Evidence::is_guess(evidence)));
+    let sure = evidence.iter().any(|evidence| !evidence.is_guess());
     let verb = if sure { "has denied" } else { "seems to have denied" };
+    let evidence: Vec<_> = evidence.iter().map(ToString::to_string).collect();
     format!("the sandbox {verb} something: {}", evidence.join(", "))
 }
