@@ -117,8 +117,8 @@ pub(super) fn rows() -> Vec<Row> {
             36,
             "the workspace is a part of a repository",
             ww_only,
-            "git status --porcelain >/dev/null && test ! -e .git",
-            Works,
+            "git status --porcelain >/dev/null && test ! -e .git && git rev-parse --show-toplevel",
+            Prints("${BASE}"),
         )
         .setup("rm -r $W/.git; git init -q $BASE")
         .after("test ! -e $W/.git")

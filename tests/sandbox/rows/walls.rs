@@ -35,16 +35,17 @@ fn files(wall: Wall) -> Vec<Row> {
 }
 
 fn network(wall: Wall) -> Vec<Row> {
-    let row = |number, what: &str, action| {
+    let row = |number, what: &str, action, behind: &'static [&'static str]| {
         let settings = Settings { without: Some(wall), ..Settings::default() };
-        script(number, format!("without {wall:?}: {what}"), ro, action, Fails(&["os error"]))
-            .settings(settings)
-            .unreached()
+        // What the filter says, or what is behind it.
+        let expect = if wall == Wall::Filter { Fails(behind) } else { Denied(&[EPERM]) };
+        script(number, format!("without {wall:?}: {what}"), ro, action, expect).settings(settings).unreached()
     };
     vec![
-        row(70, "a public address", "$PROBE tcp 192.0.2.1:80"),
-        row(71, "a loopback server of the host", "$PROBE tcp 127.0.0.1:$PORT"),
-        row(75, "an abstract name of the host", "$PROBE abstract $ABSTRACT"),
+        // Not that nobody answers: then it would have been asked.
+        row(70, "a public address", "$PROBE tcp 192.0.2.1:80", &[EACCES, "unreachable"]),
+        row(71, "a loopback server of the host", "$PROBE tcp 127.0.0.1:$PORT", &[EACCES, "unreachable"]),
+        row(75, "an abstract name of the host", "$PROBE abstract $ABSTRACT", &[EPERM, "refused"]),
     ]
 }
 
