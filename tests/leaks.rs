@@ -9,8 +9,10 @@ use futures_util::future::join_all;
 use local_support::{collect, local, next, read_until, run, sh};
 use longarm::ExecRequest;
 use longarm::backend::ExecBackend;
+use longarm::error::SpawnError;
 use longarm::event::Event;
 use longarm::request::{Stdin, TerminalSize};
+use longarm::sandbox::SandboxIntent;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
@@ -84,6 +86,21 @@ async fn nothing_is_left_behind() {
     join_all((0..300).map(|number| run(&place, sh(&format!("echo {number}"))))).await;
     place.close().await;
     assert_eq!(held_without(before.threads).await, before, "after three hundred at once");
+    assert_eq!(tasks(), 0);
+
+    // In sandboxes, of which a thread is told what they refuse.
+    let place = local();
+    let sandboxed = || sh(": > /dev/tcp/127.0.0.1/1").sandbox(SandboxIntent::read_only());
+    match place.spawn(sandboxed()).await {
+        Ok(spawned) => {
+            collect(spawned.events).await;
+            join_all((0..20).map(|_| run(&place, sandboxed()))).await;
+        }
+        Err(SpawnError::Sandbox(refusal)) => println!("without sandboxes: {refusal}"),
+        Err(error) => panic!("{error}"),
+    }
+    place.close().await;
+    assert_eq!(held_without(before.threads).await, before, "after twenty in sandboxes");
     assert_eq!(tasks(), 0);
 
     // Six hundred terminals and two hundred pipes, idle; then all is dropped.

@@ -139,4 +139,16 @@
 //! by the same rules as Codex's server: among them, that the output holds words such as *permission denied*. So a command
 //! can claim a denial, and one in another language hides it. [`Process::denial`](crate::Process::denial) has the evidence, and
 //! tells what is a [guess](crate::sandbox::Evidence::is_guess). A denial may be the reason to ask somebody; by itself it must never
-//! grant anything. `examples/sandboxed.rs` shows the way: a denied write, its report, and an approved run without the sandbox.
+//! grant anything.
+//!
+//! On Linux the evidence also says how often the filter refused to make a socket (`socket`, `socketpair`), whatever the command
+//! made of that and with whatever code it ended: [`Evidence::Seccomp`](crate::sandbox::Evidence::Seccomp). By itself it is no
+//! denial, since many programs only try. A thread of the executor answers such a call, in some microseconds and always by
+//! `EPERM`; so the call waits while the executor is stopped, and is refused by `ENOSYS` if that is gone. The thread is there as
+//! long as there are sandboxes, with a descriptor for each. A command in such a sandbox cannot listen to system calls of its
+//! own children in the same way: `seccomp` refuses it a listener (`EBUSY`). Where the kernel gives the executor none (before
+//! Linux 5.0, or behind another listener, as in a container whose calls are answered), the filter refuses by itself and the
+//! evidence is missing: the report on what is enforced has `seccomp notification` among its mechanisms, or the reason against
+//! it among its facts.
+//!
+//! `examples/sandboxed.rs` shows the way: a denied write, its report, and an approved run without the sandbox.

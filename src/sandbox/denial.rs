@@ -36,11 +36,12 @@ impl Denial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The filter of system calls refused one.
+    /// The filter of system calls refused to make a socket. Only on Linux, and where the report on what is enforced has the
+    /// mechanism `seccomp notification`.
     Seccomp {
-        /// Which.
+        /// By its name: `socket` or `socketpair`.
         syscall: String,
-        /// How often.
+        /// How often, by all processes of the sandbox.
         count: u64,
     },
     /// The signal of a forbidden system call ended the process.

@@ -6,9 +6,10 @@
 pub struct Enforcement {
     /// How much of the intent.
     pub level: Level,
-    /// By which means, such as `mount namespace`, `landlock` or `seccomp`.
+    /// By which means, such as `mount namespace`, `landlock` or `seccomp`. With `seccomp notification`, calls that were refused
+    /// are [evidence](super::Evidence::Seccomp).
     pub mechanisms: Vec<String>,
-    /// What the system offers that this rests on, such as `landlock abi 7`.
+    /// What the system offers that this rests on, such as `landlock abi 7`, and what it does not.
     pub kernel_facts: Vec<String>,
 }
 

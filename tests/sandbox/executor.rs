@@ -1,6 +1,7 @@
 //! This program as an executor on its standard streams, of whatever user and with whatever crutches it was started.
 
 use std::io::Write as _;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) fn main() -> ! {
         Some(Cripple::UserNamespaces) => refuse_user_namespaces(),
         Some(Cripple::MoreLayers) => use_up_layers(),
         Some(Cripple::Processes) => refuse_processes(),
+        // Open until this program ends.
+        Some(Cripple::Listeners) => drop(listen_to_calls().unwrap().into_raw_fd()),
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = runtime.block_on(async {
@@ -175,4 +178,20 @@ fn use_up_layers() {
             libc::close(i32::try_from(ruleset).unwrap());
         }
     }
+}
+
+/// Puts a filter in force that allows everything, and returns its listener, of which a process has one at most.
+pub(crate) fn listen_to_calls() -> std::io::Result<OwnedFd> {
+    let filter = [allow()];
+    let program = libc::sock_fprog { len: 1, filter: filter.as_ptr().cast_mut() };
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // SAFETY: the call takes numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the program has the length that it says, and the kernel copies it.
+    let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) })
 }

@@ -102,6 +102,8 @@ fn run(args: &[&str]) -> io::Result<()> {
             // SAFETY: the call takes numbers.
             check(|| unsafe { libc::socket(family, kind, protocol) })
         }
+        ["sockets", threads, calls, ..] => sockets(threads.parse().unwrap(), calls.parse().unwrap()),
+        ["listener"] => crate::executor::listen_to_calls().map(drop),
         ["datagram-pair"] => {
             let mut pair = [0; 2];
             // SAFETY: the call fills two numbers.
@@ -158,6 +160,22 @@ fn text(text: &str) -> CString {
 fn mount() -> i32 {
     // SAFETY: all are C strings, or null where that stands for nothing.
     unsafe { libc::mount(c"none".as_ptr(), c"/tmp".as_ptr(), c"tmpfs".as_ptr(), 0, std::ptr::null()) }
+}
+
+/// Each of some threads asks for so many sockets, and must get none. A further argument tells this process from others.
+fn sockets(threads: usize, calls: usize) -> io::Result<()> {
+    let ask = move || {
+        (0..calls).try_for_each(|_| {
+            // SAFETY: the call takes numbers.
+            match check(|| unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }) {
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
+                Err(error) => Err(error),
+                Ok(()) => Err(io::Error::other("there is a socket")),
+            }
+        })
+    };
+    let threads: Vec<_> = (0..threads).map(|_| std::thread::spawn(ask)).collect();
+    threads.into_iter().try_for_each(|thread| thread.join().unwrap())
 }
 
 /// What programs do with a pair of sockets.

@@ -68,6 +68,8 @@ pub(crate) enum Cripple {
     MoreLayers,
     /// Of processes: it can make none.
     Processes,
+    /// Of listeners to system calls: somebody else has the one that there can be.
+    Listeners,
 }
 
 impl Settings {
@@ -87,7 +89,7 @@ impl Settings {
 
     pub(crate) fn from_text(text: &str) -> Self {
         let has = |word: &str| text.contains(word);
-        let cripples = [Cripple::UserNamespaces, Cripple::MoreLayers, Cripple::Processes];
+        let cripples = [Cripple::UserNamespaces, Cripple::MoreLayers, Cripple::Processes, Cripple::Listeners];
         let cripple = cripples.into_iter().find(|cripple| has(&format!("{cripple:?}")));
         let walls = [Wall::Mounts, Wall::Landlock, Wall::NetworkNamespace, Wall::Filter];
         let without = walls.into_iter().find(|wall| has(&format!("without: {:?}", Some(wall))));

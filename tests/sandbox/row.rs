@@ -187,7 +187,7 @@ impl Row {
             return Some(format!("no {tool}"));
         }
         match self.settings.cripple {
-            None => machine.lacks(kind.uid()).map(Into::into),
+            None | Some(Cripple::Listeners) => machine.lacks(kind.uid()).map(Into::into),
             Some(_) if !machine.landlock => Some("no Landlock".into()),
             Some(Cripple::UserNamespaces) if !machine.landlock_for_signals => {
                 Some("Landlock does not keep signals within".into())

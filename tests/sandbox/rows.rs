@@ -17,6 +17,7 @@ mod calls;
 mod custom;
 mod denied;
 mod ends;
+mod evidence;
 mod files;
 mod keys;
 mod managed;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<Row> {
         orders::rows(),
         calls::rows(),
         peers::rows(),
+        evidence::rows(),
     ];
     parts.into_iter().flatten().collect()
 }

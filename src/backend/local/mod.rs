@@ -207,7 +207,8 @@ impl ExecBackend for Local {
             Ok::<_, SpawnError>((self.spawner.start(plan).await?, sandboxed, sandbox_type))
         });
         let (launched, sandboxed, sandbox_type) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
-        let enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
+        let mut enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
+        launched.child.correct(&mut enforcement);
         // Nothing below waits: from here on the process is owned.
         let process_id = request.process_id.clone().unwrap_or_else(ProcessId::random);
         let input = Input::new(launched.stdin);

@@ -13,7 +13,7 @@ use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Bound, Class, Denial, DenialWatch, Enforcement, Facts, FileViolation, HostPaths, KeepsOwn as _, Level,
+    Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _, Level,
     ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
 };
 use crate::status::ExitStatus;
@@ -181,12 +181,16 @@ impl Sandboxed {
         self.names.take()
     }
 
-    /// The process has ended, and its output was fed, or has had its time. Tells of a violation.
-    pub(super) fn classify(&self, status: ExitStatus) -> Denial {
-        let denial = self.watch.classify(status);
+    /// The process has ended, and its output was fed, or has had its time. Tells of a violation. The system calls that were
+    /// refused, and how often, are evidence only.
+    pub(super) fn classify(&self, status: ExitStatus, refused: Vec<(&'static str, u64)>) -> Denial {
+        let mut denial = self.watch.classify(status);
         if let Some(violation) = self.watch.violation(&denial) {
             self.tell(violation);
         }
+        let refused = refused.into_iter().map(|(syscall, count)| Evidence::Seccomp { syscall: syscall.into(), count });
+        // What is sure comes first.
+        drop(denial.evidence.splice(..0, refused));
         denial
     }
 

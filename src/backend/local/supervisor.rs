@@ -362,7 +362,8 @@ impl Supervisor {
             if self.streams.iter().any(Option::is_some) && now < at + CLASSIFY_GRACE {
                 return;
             }
-            let denial = sandbox.classify(status);
+            let refused = self.shared.control().child.as_ref().map(Child::refused_calls);
+            let denial = sandbox.classify(status, refused.unwrap_or_default());
             match sandbox.take_names() {
                 Some(names) => {
                     self.phase = Phase::Checking { at, status, denial, check: Check::begin(names, now) };

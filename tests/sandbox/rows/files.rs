@@ -41,7 +41,7 @@ pub(super) fn rows() -> Vec<Row> {
             Prints("x"),
         ),
         script(18, "a file is created outside", ww, "echo x >$O/new", Denied(&[EROFS])).after("test ! -e $O/new"),
-        script(19, "/tmp", ww, "echo x >/tmp/longarm-row-19-$$ && rm /tmp/longarm-row-19-$$", Works),
+        script(19, "/tmp", ww, "echo x >/tmp/longarm-row-19-$PORT && rm /tmp/longarm-row-19-$PORT", Works),
         script(19, "the executor's temporary directory", ww, "echo x >$T/new", Works).after("test -e $T/new"),
         script(20, "/tmp without its entry", ww_only, "echo x >/tmp/longarm-row-20", Denied(&[EROFS]))
             .after("test ! -e /tmp/longarm-row-20"),

@@ -279,6 +279,12 @@ impl Launcher {
     }
 }
 
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        super::sandbox::rest();
+    }
+}
+
 /// Who the process has to end with. A namespace ends with us, and nobody in it can tell who made him.
 fn parent(prepared: &Prepared, in_namespace: bool) -> Option<libc::pid_t> {
     // SAFETY: the call has no arguments and cannot fail.

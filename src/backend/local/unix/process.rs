@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{InputWriter, check, platform, watch};
 use crate::request::Signal;
+use crate::sandbox::Enforcement;
 use crate::status::ExitStatus;
 
 /// A child of ours and the process group that it leads.
@@ -63,9 +64,9 @@ impl Child {
     /// A command that runs in a sandbox.
     #[cfg(target_os = "linux")]
     pub(super) fn sandboxed(started: super::sandbox::Started, plan: &super::sandbox::SandboxPlan) -> Self {
-        let super::sandbox::Started { pid, pidfd, namespace, listeners } = started;
+        let super::sandbox::Started { pid, pidfd, namespace, listeners, notices } = started;
         let container = namespace.map(platform::Container::PidNamespace);
-        let sandbox = Some(super::sandbox::Running::new(plan, listeners));
+        let sandbox = Some(super::sandbox::Running::new(plan, listeners, notices));
         Self { sandbox, ..Self::new(pid, Some(pidfd), container) }
     }
 
@@ -79,6 +80,26 @@ impl Child {
     /// The process id.
     pub(in crate::backend::local) fn id(&self) -> u32 {
         self.pid.unsigned_abs()
+    }
+
+    /// The system calls that the filter of its sandbox has refused so far, and how often, as far as that is told.
+    pub(in crate::backend::local) fn refused_calls(&self) -> Vec<(&'static str, u64)> {
+        #[cfg(target_os = "linux")]
+        if let Some(sandbox) = &self.sandbox {
+            return sandbox.refused_calls();
+        }
+        Vec::new()
+    }
+
+    /// Corrects the report on its sandbox where the start was not what the plan was.
+    pub(in crate::backend::local) fn correct(&self, enforcement: &mut Enforcement) {
+        #[cfg(target_os = "linux")]
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.correct(enforcement);
+        }
+        // Elsewhere all is known before.
+        #[cfg(not(target_os = "linux"))]
+        let _ = enforcement;
     }
 
     /// Whether the tree can be signalled, and told from an empty one, after [`Child::release`].

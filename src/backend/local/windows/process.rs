@@ -53,6 +53,14 @@ impl Child {
         self.id
     }
 
+    /// The system calls that a sandbox has refused, and how often: that is not told here.
+    pub(in crate::backend::local) fn refused_calls(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Corrects the report on its sandbox where the start was not what the plan was: it is.
+    pub(in crate::backend::local) fn correct(&self, _enforcement: &mut crate::sandbox::Enforcement) {}
+
     /// Whether the group can be signalled, and told from an empty one, after [`Child::release`]: always.
     pub(in crate::backend::local) fn outlives_leader(&self) -> bool {
         true

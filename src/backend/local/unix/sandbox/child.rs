@@ -32,8 +32,10 @@ pub(super) struct SetUp<'a> {
     pub(super) init: &'a [u8],
     /// The end of a pipe that the init reads from, above the numbers that it gets.
     pub(super) orders: RawFd,
-    /// Where listening sockets go.
-    pub(super) listeners: RawFd,
+    /// Where descriptors go that the parent gets: listening sockets, and then the listener of the filter.
+    pub(super) passing: RawFd,
+    /// Whether there is somebody whom the filter may tell of what it refuses.
+    pub(super) tells: bool,
     /// The stack of the other two, one after the other.
     pub(super) second_stack: *mut c_void,
     /// The command; none if everything is only tried.
@@ -53,6 +55,9 @@ pub(in crate::backend::local::unix) struct Report {
     /// The numbers of the processes, as soon as they are born.
     pub(super) init: AtomicI32,
     pub(super) command: AtomicI32,
+    /// The listener of the filter was passed on; or the error because of which the filter tells nobody.
+    pub(super) told: AtomicI32,
+    pub(super) not_told: AtomicI32,
     /// The mask of file modes that the command gets back.
     umask: AtomicU32,
 }
@@ -197,7 +202,7 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
         if let Some(landlock) = &set_up.shape.landlock {
             restrict(set_up, landlock, root).during(Stage::Landlock, 0)?;
         }
-        raw::install_filter(&set_up.shape.filter).during(Stage::Filter, 0)?;
+        put_filter(set_up).during(Stage::Filter, 0)?;
         if let Some((main, argument)) = set_up.command {
             make_sibling(main, set_up.second_stack, argument, &report.command).during(Stage::Command, 0)?;
         }
@@ -271,7 +276,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             raise_loopback().during(Stage::Network, 0)?;
         }
         for (index, port) in namespaces.ports.iter().enumerate() {
-            listen(*port, set_up.listeners).during(Stage::Port, index)?;
+            listen(*port, set_up.passing).during(Stage::Port, index)?;
         }
 
         result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
@@ -437,21 +442,7 @@ unsafe fn listen(port: u16, to: RawFd) -> Result<(), Errno> {
         let bytes = size_of::<libc::sockaddr_in>() as libc::socklen_t;
         result(libc::bind(socket, (&raw const address).cast(), bytes).into())?;
         result(libc::listen(socket, 128).into())?;
-
-        let mut byte = [0_u8; 1];
-        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-        let mut control = [0_u64; 4];
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(socket);
-        result(libc::sendmsg(to, &raw const message, libc::MSG_NOSIGNAL) as _)?;
+        raw::send_descriptor(socket, to)?;
         libc::close(socket);
         Ok(())
     }
@@ -476,6 +467,31 @@ unsafe fn restrict(set_up: &SetUp<'_>, landlock: &Landlock, root: RawFd) -> Resu
             }
         }
         raw::restrict_self(ruleset)
+    }
+}
+
+/// Puts the filter in force: the one that tells, if somebody is there to be told, and it can have a listener. The command
+/// runs without that as well.
+unsafe fn put_filter(set_up: &SetUp<'_>) -> Result<(), Errno> {
+    let report = set_up.report;
+    // SAFETY: see the caller, and a descriptor of our own.
+    unsafe {
+        if set_up.tells {
+            let passed = raw::install_telling_filter(&set_up.shape.telling_filter).and_then(|listener| {
+                let passed = raw::send_descriptor(listener, set_up.passing);
+                libc::close(listener);
+                passed
+            });
+            match passed {
+                Ok(()) => {
+                    report.told.store(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(errno) => report.not_told.store(errno, Ordering::Relaxed),
+            }
+        }
+        // Its verdicts come before those of the other one, should that be in force and its listener gone.
+        raw::install_filter(&set_up.shape.filter)
     }
 }
 

@@ -46,6 +46,7 @@ const ARCHITECTURE: u32 = 0;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
 const REFUSE: u32 = 0x0005_0000;
+const TELL: u32 = 0x7fc0_0000;
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP: u16 = 0x05;
@@ -75,24 +76,31 @@ fn refuse(errno: c_int) -> Instruction {
     statement(RETURN, REFUSE | errno.unsigned_abs())
 }
 
-/// The program.
+/// The program, which refuses by itself.
 pub(super) fn program(plan: FilterPlan) -> Vec<Instruction> {
-    let mut rules = Rules::default();
-    rules.refuse_all(REFUSED);
-    #[cfg(target_arch = "x86_64")]
-    rules.refuse_all(REFUSED_X86);
-    // The C library then makes threads by the older call, which can be looked into.
-    rules.on(libc::SYS_clone3, vec![refuse(libc::ENOSYS)]);
-    rules.on_bits(libc::SYS_clone, 0, NEW_NAMESPACES);
-    rules.on_bits(libc::SYS_unshare, 0, NEW_NAMESPACES | NEW_TIME);
-    rules.ioctl(plan.refuse_metadata);
-    if plan.refuse_metadata {
-        rules.refuse_all(METADATA);
-        #[cfg(target_arch = "x86_64")]
-        rules.refuse_all(METADATA_X86);
-    }
-    rules.sockets(plan.sockets);
+    assemble(Rules::new(plan, refuse(libc::EPERM)))
+}
 
+/// The same, but for the calls that would make a socket: those that it refuses wait until whoever holds its listener has
+/// refused them.
+pub(super) fn telling_program(plan: FilterPlan) -> Vec<Instruction> {
+    let mut rules = Rules::new(plan, statement(RETURN, TELL));
+    // Of two filters that want to ask, the newer one does, whose listener could allow the call. So there is to be no other
+    // one, also when ours is closed. This is what the kernel says as long as it is open.
+    let new_listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32;
+    rules.on_bits(libc::SYS_seccomp, 1, new_listener, libc::EBUSY);
+    assemble(rules)
+}
+
+/// A program that refuses nothing.
+pub(super) fn allowing_program() -> [Instruction; 1] {
+    [statement(RETURN, ALLOW)]
+}
+
+/// The calls of which such a program tells, and their names.
+pub(super) const TOLD: [(libc::c_long, &str); 2] = [(libc::SYS_socket, "socket"), (libc::SYS_socketpair, "socketpair")];
+
+fn assemble(rules: Rules) -> Vec<Instruction> {
     let mut program = vec![
         statement(LOAD_WORD, KIND),
         jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0),
@@ -137,6 +145,26 @@ const LEAF: usize = 3;
 struct Rules(BTreeMap<u32, Vec<Instruction>>);
 
 impl Rules {
+    /// Those of a plan; `socket` is the verdict on a socket that is not allowed.
+    fn new(plan: FilterPlan, socket: Instruction) -> Self {
+        let mut rules = Self::default();
+        rules.refuse_all(REFUSED);
+        #[cfg(target_arch = "x86_64")]
+        rules.refuse_all(REFUSED_X86);
+        // The C library then makes threads by the older call, which can be looked into.
+        rules.on(libc::SYS_clone3, vec![refuse(libc::ENOSYS)]);
+        rules.on_bits(libc::SYS_clone, 0, NEW_NAMESPACES, libc::EPERM);
+        rules.on_bits(libc::SYS_unshare, 0, NEW_NAMESPACES | NEW_TIME, libc::EPERM);
+        rules.ioctl(plan.refuse_metadata);
+        if plan.refuse_metadata {
+            rules.refuse_all(METADATA);
+            #[cfg(target_arch = "x86_64")]
+            rules.refuse_all(METADATA_X86);
+        }
+        rules.sockets(plan.sockets, socket);
+        rules
+    }
+
     fn on(&mut self, call: libc::c_long, block: Vec<Instruction>) {
         self.0.insert(call as u32, block);
     }
@@ -147,12 +175,12 @@ impl Rules {
         }
     }
 
-    /// Refuses a call if an argument has one of these bits.
-    fn on_bits(&mut self, call: libc::c_long, index: u32, bits: u32) {
+    /// Refuses a call by this error if an argument has one of these bits.
+    fn on_bits(&mut self, call: libc::c_long, index: u32, bits: u32, errno: c_int) {
         let block = vec![
             statement(LOAD_WORD, argument(index)),
             jump(JUMP_IF_ANY_BIT, bits, 0, 1),
-            refuse(libc::EPERM),
+            refuse(errno),
             statement(RETURN, ALLOW),
         ];
         self.on(call, block);
@@ -169,20 +197,21 @@ impl Rules {
         self.on(libc::SYS_ioctl, block);
     }
 
-    fn sockets(&mut self, sockets: Sockets) {
+    /// `refusal` is the verdict on one that is not allowed.
+    fn sockets(&mut self, sockets: Sockets, refusal: Instruction) {
         match sockets {
             Sockets::Open => {
                 let block = vec![
                     statement(LOAD_WORD, argument(0)),
                     jump(JUMP_IF_EQUAL, libc::AF_VSOCK as u32, 0, 1),
-                    refuse(libc::EPERM),
+                    refusal,
                     statement(RETURN, ALLOW),
                 ];
                 self.on(libc::SYS_socket, block);
             }
             Sockets::Pairs => {
-                self.on(libc::SYS_socket, unix_without_addresses());
-                self.on(libc::SYS_socketpair, unix_without_addresses());
+                self.on(libc::SYS_socket, unix_without_addresses(refusal));
+                self.on(libc::SYS_socketpair, unix_without_addresses(refusal));
                 self.refuse_all(&[
                     libc::SYS_connect,
                     libc::SYS_bind,
@@ -192,16 +221,16 @@ impl Rules {
                 ]);
             }
             Sockets::Loopback => {
-                self.on(libc::SYS_socket, internet(false));
-                self.on(libc::SYS_socketpair, unix_without_addresses());
+                self.on(libc::SYS_socket, internet(false, refusal));
+                self.on(libc::SYS_socketpair, unix_without_addresses(refusal));
             }
-            Sockets::LoopbackAndUnix => self.on(libc::SYS_socket, internet(true)),
+            Sockets::LoopbackAndUnix => self.on(libc::SYS_socket, internet(true, refusal)),
         }
     }
 }
 
 /// Unix sockets of the kinds that never name their receiver in a message: a filter cannot look into messages.
-fn unix_without_addresses() -> Vec<Instruction> {
+fn unix_without_addresses(refusal: Instruction) -> Vec<Instruction> {
     vec![
         statement(LOAD_WORD, argument(0)),
         jump(JUMP_IF_EQUAL, libc::AF_UNIX as u32, 0, 5),
@@ -210,12 +239,12 @@ fn unix_without_addresses() -> Vec<Instruction> {
         jump(JUMP_IF_EQUAL, libc::SOCK_STREAM as u32, 1, 0),
         jump(JUMP_IF_EQUAL, libc::SOCK_SEQPACKET as u32, 0, 1),
         statement(RETURN, ALLOW),
-        refuse(libc::EPERM),
+        refusal,
     ]
 }
 
 /// Streams and datagrams of the two internet families, and any Unix socket if those are allowed.
-fn internet(unix: bool) -> Vec<Instruction> {
+fn internet(unix: bool, refusal: Instruction) -> Vec<Instruction> {
     let mut block = vec![statement(LOAD_WORD, argument(0))];
     if unix {
         block.push(jump(JUMP_IF_EQUAL, libc::AF_UNIX as u32, 0, 1));
@@ -229,7 +258,7 @@ fn internet(unix: bool) -> Vec<Instruction> {
         jump(JUMP_IF_EQUAL, libc::SOCK_STREAM as u32, 1, 0),
         jump(JUMP_IF_EQUAL, libc::SOCK_DGRAM as u32, 0, 1),
         statement(RETURN, ALLOW),
-        refuse(libc::EPERM),
+        refusal,
     ]);
     block
 }

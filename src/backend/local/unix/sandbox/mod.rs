@@ -14,11 +14,14 @@
 //! | filter | sockets, and what could change or look through a wall |
 //! | PID and IPC namespace | who can be seen, signalled and talked to; the end of everybody with the command |
 //!
+//! What the filter refuses can be told to a thread of the executor, which counts it as evidence; see [`notice`].
+//!
 //! A step that fails ends everything before the command runs, as an error of the start.
 
 mod child;
 mod filter;
 mod landlock;
+mod notice;
 mod placeholder;
 mod plan;
 mod ports;
@@ -37,6 +40,7 @@ use std::sync::Arc;
 
 pub(super) use self::child::Report;
 use self::child::{Failure, Stage};
+pub(super) use self::notice::rest;
 pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Network, Settings, Walls};
 pub(super) use self::running::{EndWatch, Running};

@@ -89,8 +89,13 @@ pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> 
     let sockets = if settings.without.sockets { Sockets::Open } else { network.sockets };
     // Where all may be written there is nothing to keep.
     let refuse_metadata = namespaces.is_none() && bound.root != Some(Access::Write);
-    let filter = filter::program(FilterPlan { sockets, refuse_metadata });
-    Ok(Shape { namespaces: namespaces.map(Box::new), filter, landlock })
+    let filter_plan = FilterPlan { sockets, refuse_metadata };
+    let filter = filter::program(filter_plan);
+    let telling_filter = match kernel.no_notices {
+        None => filter::telling_program(filter_plan),
+        Some(_) => Vec::new(),
+    };
+    Ok(Shape { namespaces: namespaces.map(Box::new), filter, telling_filter, landlock })
 }
 
 /// The first wall: what is mounted where.

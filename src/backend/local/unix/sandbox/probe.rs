@@ -2,14 +2,16 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::child::{Failure, Report, Stage};
 use super::filter;
 use super::landlock::{LEAST_FOR_FILES, LEAST_FOR_SIGNALS};
+use super::notice;
 use super::plan::{self, Settings, Walls};
-use super::raw;
+use super::raw::{self, Errno};
 use super::start::{Refusal, run};
 use crate::backend::local::unix::platform;
 use crate::sandbox::{Access, Bound, Class, Enforcement, Level, NetworkPolicy, SandboxError};
@@ -37,6 +39,8 @@ pub(super) struct Kernel {
     pub(super) fresh_proc: bool,
     /// The version of Landlock.
     pub(super) landlock: Option<u32>,
+    /// Why a filter can tell nobody of what it refuses.
+    pub(super) no_notices: Option<Errno>,
     /// Devices of the host that sandboxes get, and where they have them.
     pub(super) devices: Vec<(CString, CString)>,
     pub(super) is_root: bool,
@@ -99,7 +103,26 @@ fn once<'a, T>(
 fn find_out() -> Result<Kernel, Cause> {
     let launcher = platform::Launcher::new();
     let mut launcher = launcher.map_err(|error| not_now(&Refusal::Other("prepare a thread", error)))?;
-    search(Kernel::bare(None), |candidate| candidate.attempt(&mut launcher))
+    let found = search(Kernel::bare(None), |candidate| candidate.attempt(&mut launcher))?;
+    Ok(Kernel { no_notices: no_notices(), ..found })
+}
+
+/// Why a filter can tell nobody of what it refuses, if that is so. The calling thread has one from then on that allows
+/// everything, and can gain no privileges: it has to be one that ends.
+fn no_notices() -> Option<Errno> {
+    // SAFETY: the calls take numbers, and concern this thread only.
+    let listener =
+        unsafe { raw::forgo_privileges().and_then(|()| raw::install_telling_filter(&filter::allowing_program())) };
+    match listener {
+        Ok(listener) => {
+            // SAFETY: the call returned a new descriptor that nobody else owns.
+            drop(unsafe { OwnedFd::from_raw_fd(listener) });
+            None
+        }
+        // That says nothing of the next time.
+        Err(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM) => None,
+        Err(errno) => Some(errno),
+    }
 }
 
 /// Tries the ways from the best to the worst.
@@ -164,6 +187,7 @@ impl Kernel {
             network: false,
             fresh_proc: false,
             landlock: raw::landlock_version(),
+            no_notices: None,
             devices: devices(),
             is_root: user == 0,
             user,
@@ -275,9 +299,14 @@ impl Kernel {
             return Err(partial(&gaps));
         }
         let landlock = self.landlock.map_or_else(|| "no landlock".into(), |version| format!("landlock abi {version}"));
+        let mut facts = vec![landlock];
+        match self.no_notices {
+            Some(errno) => facts.push(notice::lack(&io::Error::from_raw_os_error(errno))),
+            None => mechanisms.push(notice::MECHANISM.into()),
+        }
         let level =
             if gaps.is_empty() { Level::Full } else { Level::Partial(gaps.into_iter().map(|gap| gap.cause).collect()) };
-        Ok(Enforcement::new(level, mechanisms, vec![landlock]))
+        Ok(Enforcement::new(level, mechanisms, facts))
     }
 }
 

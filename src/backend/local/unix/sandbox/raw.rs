@@ -169,9 +169,55 @@ pub(super) unsafe fn restrict_self(ruleset: RawFd) -> Result<(), Errno> {
 ///
 /// Only in a child.
 pub(super) unsafe fn install_filter(filter: &[libc::sock_filter]) -> Result<(), Errno> {
+    // SAFETY: see the caller.
+    unsafe { set_filter(filter, 0) }.map(drop)
+}
+
+/// The same, of a filter that tells; returns the listener. Kernels before 5.0 have none, and nobody has two at a time.
+///
+/// # Safety
+///
+/// Only in a child, or a thread that ends.
+pub(super) unsafe fn install_telling_filter(filter: &[libc::sock_filter]) -> Result<RawFd, Errno> {
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // So that no signal but one that kills interrupts a call that is being answered.
+    let undisturbed = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    // SAFETY: see the caller.
+    unsafe {
+        match set_filter(filter, flags | undisturbed) {
+            // Kernels before 5.19.
+            Err(libc::EINVAL) => set_filter(filter, flags),
+            set => set,
+        }
+    }
+}
+
+unsafe fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Result<c_int, Errno> {
     let program = libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_ptr().cast_mut() };
     // SAFETY: the kernel reads the program and writes nothing.
-    result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) }).map(drop)
+    result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
+}
+
+/// Passes a descriptor on by a socket.
+pub(super) fn send_descriptor(fd: RawFd, to: RawFd) -> Result<(), Errno> {
+    let mut byte = [0_u8; 1];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    let mut control = [0_u64; 4];
+    // SAFETY: all zeroes is a valid value of the C structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: structures of the kernel's, which it reads, in buffers that are large enough.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        result(libc::sendmsg(to, &raw const message, libc::MSG_NOSIGNAL) as _).map(drop)
+    }
 }
 
 /// Lets no program that is executed bring a capability.
@@ -214,6 +260,16 @@ pub(super) unsafe fn drop_capabilities() -> Result<(), Errno> {
         // Old kernels have no ambient set.
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0, 0, 0);
         result(libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()))?;
-        result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into()).map(drop)
+        forgo_privileges()
     }
+}
+
+/// Lets no program that this thread executes gain any privilege.
+///
+/// # Safety
+///
+/// Only in a child, or a thread that ends.
+pub(super) unsafe fn forgo_privileges() -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()).map(drop)
 }

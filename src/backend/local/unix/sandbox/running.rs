@@ -9,10 +9,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::SandboxPlan;
+use super::notice::{self, Notices};
 use super::ports::Forwarders;
 use crate::backend::local::unix::platform::{Container, send, wait_target};
 use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::watch;
+use crate::sandbox::Enforcement;
 use crate::status::ExitStatus;
 
 /// What belongs to a sandbox as long as its command runs.
@@ -21,6 +23,8 @@ pub(in crate::backend::local::unix) struct Running {
     /// Sockets that listen inside, until somebody serves them.
     listeners: Mutex<Vec<(u16, OwnedFd)>>,
     ended: Ended,
+    /// What the filter refuses, or why that is not known; none if it was not to be.
+    notices: Option<io::Result<Notices>>,
 }
 
 /// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
@@ -28,9 +32,26 @@ pub(in crate::backend::local::unix) struct Running {
 type Ended = Arc<OnceLock<ExitStatus>>;
 
 impl Running {
-    pub(in crate::backend::local::unix) fn new(plan: &SandboxPlan, listeners: Vec<OwnedFd>) -> Self {
+    pub(in crate::backend::local::unix) fn new(
+        plan: &SandboxPlan,
+        listeners: Vec<OwnedFd>,
+        notices: Option<io::Result<Notices>>,
+    ) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
-        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()), ended: Ended::default() }
+        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()), ended: Ended::default(), notices }
+    }
+
+    /// The system calls that the filter has refused so far, and how often.
+    pub(in crate::backend::local::unix) fn refused_calls(&self) -> Vec<(&'static str, u64)> {
+        self.notices.iter().flatten().flat_map(Notices::refused).collect()
+    }
+
+    /// Corrects the report where the start was not what the plan was.
+    pub(in crate::backend::local::unix) fn correct(&self, enforcement: &mut Enforcement) {
+        if let Some(Err(why)) = &self.notices {
+            enforcement.mechanisms.retain(|mechanism| mechanism != notice::MECHANISM);
+            enforcement.kernel_facts.push(notice::lack(why));
+        }
     }
 
     /// How the command has ended, if it was reaped already.

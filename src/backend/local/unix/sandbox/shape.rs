@@ -11,6 +11,8 @@ pub(super) struct Shape {
     pub(super) namespaces: Option<Box<Namespaces>>,
     /// The filter of system calls.
     pub(super) filter: Vec<libc::sock_filter>,
+    /// The same, but that it tells of what it refuses; empty where nobody can be told.
+    pub(super) telling_filter: Vec<libc::sock_filter>,
     pub(super) landlock: Option<Landlock>,
 }
 

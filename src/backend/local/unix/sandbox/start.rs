@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::child::{Failure, Report, SetUp, builder_main};
+use super::notice::{Notices, Place};
 use super::shape::Shape;
 use crate::backend::local::unix::namespace::{PidNamespace, above};
 use crate::backend::local::unix::platform::pidfd_of;
@@ -23,6 +24,8 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) namespace: Option<PidNamespace>,
     /// Sockets that listen inside, in the order of their ports.
     pub(in crate::backend::local::unix) listeners: Vec<OwnedFd>,
+    /// What the filter refuses, or why that is not told; none if it was not to be.
+    pub(in crate::backend::local::unix) notices: Option<io::Result<Notices>>,
 }
 
 /// Why nothing runs.
@@ -62,7 +65,10 @@ pub(super) unsafe fn run(
     };
     let (read, orders) = pipe().map_err(other("make a pipe"))?;
     let read = above(&read, FIRST_FREE).map_err(other("make a pipe"))?;
-    let passing = if ports > 0 { Some(socket_pair().map_err(other("make a pair of sockets"))?) } else { None };
+    // Before the process is there, since it might have to wait for the thread.
+    let place = (command.is_some() && !shape.telling_filter.is_empty()).then(Place::take);
+    let tells = matches!(place, Some(Ok(_)));
+    let passing = if ports > 0 || tells { Some(socket_pair().map_err(other("make a pair of sockets"))?) } else { None };
     let places = places(namespaces.map_or(0, |namespaces| namespaces.sources.len()));
     let devices: Vec<AtomicI32> =
         (0..namespaces.map_or(0, |namespaces| namespaces.devices.len())).map(|_| AtomicI32::new(-1)).collect();
@@ -73,7 +79,8 @@ pub(super) unsafe fn run(
         devices: &devices,
         init: &image,
         orders: read.as_raw_fd(),
-        listeners: passing.as_ref().map_or(-1, |(_, theirs)| theirs.as_raw_fd()),
+        passing: passing.as_ref().map_or(-1, |(_, theirs)| theirs.as_raw_fd()),
+        tells,
         second_stack,
         command,
         report,
@@ -107,12 +114,22 @@ pub(super) unsafe fn run(
         }
         None => None,
     };
-    let listeners = match passing {
-        Some((ours, theirs)) => {
-            drop(theirs);
-            (0..ports).map(|_| receive(&ours)).collect::<io::Result<_>>().map_err(other("take a socket over"))?
+    let mut listeners = Vec::new();
+    let mut listener = None;
+    if let Some((ours, theirs)) = passing {
+        drop(theirs);
+        listeners =
+            (0..ports).map(|_| receive(&ours)).collect::<io::Result<_>>().map_err(other("take a socket over"))?;
+        if report.told.load(Ordering::Relaxed) != 0 {
+            listener = Some(receive(&ours).map_err(other("take the listener of a filter over"))?);
         }
-        None => Vec::new(),
+    }
+    let notices = match (place, listener) {
+        (None, _) => None,
+        // The command has that filter by now, so that nothing else will do.
+        (Some(Ok(place)), Some(listener)) => Some(Ok(place.listen(listener).map_err(other("listen to a filter"))?)),
+        (Some(Err(why)), _) => Some(Err(why)),
+        (Some(Ok(_)), None) => Some(Err(io::Error::from_raw_os_error(report.not_told.load(Ordering::Relaxed)))),
     };
     let Some(made) = made else { return Ok(None) };
     let pidfd = made.open().map_err(other("watch a process"))?;
@@ -120,7 +137,7 @@ pub(super) unsafe fn run(
     if let Some(init) = init {
         init.keep();
     }
-    Ok(Some(Started { pid: made.keep(), pidfd, namespace, listeners }))
+    Ok(Some(Started { pid: made.keep(), pidfd, namespace, listeners, notices }))
 }
 
 /// The numbers that the init gives its descriptors are below this one.

@@ -16,6 +16,7 @@ use crate::request::{ExecRequest, Signal};
 use crate::sandbox::{Access, BoundEntry, Class, Existing, Level, NetworkPolicy, Origin};
 use crate::status::ExitStatus;
 
+mod notices;
 mod walls;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -233,3 +233,36 @@ fn sockets_are_those_of_the_policy() {
         }
     }
 }
+
+#[test]
+fn a_program_that_tells_differs_in_what_makes_sockets_and_allows_no_more() {
+    let calls: Vec<u32> = TOLD.iter().map(|(call, _)| *call as u32).collect();
+    for (plan, plain) in programs() {
+        let telling = telling_program(plan);
+        let mut told = BTreeSet::new();
+        for number in 0..700_u32 {
+            for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_VSOCK] {
+                for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET] {
+                    let asked = call(number.into(), &[family as u64, kind as u64]);
+                    match (run(&plain, asked), run(&telling, asked)) {
+                        (EPERM, TELL) => {
+                            told.insert(number);
+                        }
+                        (ALLOW, verdict) if libc::c_long::from(number) == libc::SYS_seccomp => {
+                            let listens = kind as libc::c_ulong & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
+                            let expected = if listens { REFUSE | libc::EBUSY as u32 } else { ALLOW };
+                            assert_eq!(verdict, expected, "another listener: {kind}");
+                        }
+                        (plain, telling) => assert!(plain == telling && telling != TELL, "{plan:?} {number}"),
+                    }
+                }
+            }
+        }
+        assert!(told.iter().all(|number| calls.contains(number)), "{plan:?}: {told:?}");
+        assert!(told.contains(&(libc::SYS_socket as u32)), "{plan:?}");
+        // It has an upper half too, that means nothing.
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_TSYNC;
+        let another = call(libc::SYS_seccomp, &[1, flags | 0xffff_ffff_0000_0000]);
+        assert_eq!(run(&telling, another), REFUSE | libc::EBUSY as u32);
+    }
+}
