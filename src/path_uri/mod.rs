@@ -63,6 +63,10 @@ impl PathUri {
         if uri.raw_path().contains("%00") && opaque::payload(uri.as_str()).is_none() {
             return Err(uri.invalid_on(host::OS));
         }
+        // Whoever reads it next would take the drive and forget the server.
+        if uri.server().is_some() && uri.raw_segments().next().is_some_and(is_drive_segment) {
+            return Err(PathUriError::NotAUri("it has a server and a drive".into()));
+        }
         uri.uppercase_drive_letter();
         Ok(uri)
     }

@@ -57,6 +57,7 @@ fn what_is_no_path_uri_is_rejected_with_its_reason() {
     const RELATIVE: &str = "invalid URI: relative URL without a base";
     for (input, expected) in [
         ("", RELATIVE),
+        ("file://host//a:", "invalid URI: it has a server and a drive"),
         ("/tmp", RELATIVE),
         ("~/x", RELATIVE),
         ("relative", RELATIVE),

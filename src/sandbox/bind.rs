@@ -189,7 +189,9 @@ impl<'a> Binding<'a> {
             }
             Special::SlashTmp => {
                 let place = self.at("/tmp".into())?;
-                if self.facts.platform != Platform::Windows && place.resolved.kind == Existing::Directory {
+                // To deny it, it need not be one.
+                let is_one = place.resolved.kind == Existing::Directory || entry.access == Access::Deny;
+                if self.facts.platform != Platform::Windows && is_one {
                     self.claim(place, entry, Origin::TempDir)?;
                 }
             }
@@ -338,7 +340,7 @@ impl<'a> Binding<'a> {
     fn effective(&self) -> impl Iterator<Item = &Claim> {
         self.claims.iter().filter(|claim| match claim.access {
             Access::Write => claim.place.resolved.exists(),
-            Access::Read => claim.place.resolved.exists() || !claim.skip_missing,
+            Access::Read => claim.place.resolved.exists() || !(claim.skip_missing || claim.place.resolved.nowhere),
             Access::Deny => true,
         })
     }

@@ -24,6 +24,8 @@ mod limits;
 mod managed;
 mod protect;
 mod resolve;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) mod scene;
 pub mod seatbelt;
 mod settings;
 pub(crate) mod token;

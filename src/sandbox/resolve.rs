@@ -37,6 +37,9 @@ pub(super) struct Resolved {
     pub(super) links: Vec<Alias>,
     /// Where the user could not look any further.
     pub(super) blocked: Option<PathBuf>,
+    /// Whether a link leads above something that is no directory. The system says that nothing is there, and nothing could
+    /// be; what the text comes to may be something else that is.
+    pub(super) nowhere: bool,
 }
 
 impl Resolved {
@@ -78,12 +81,14 @@ impl<'a> Resolver<'a> {
         let mut at = root_of(path);
         let (mut kind, mut owner) = (Existing::Directory, None);
         let (mut links, mut blocked) = (Vec::new(), None);
+        let mut nowhere = false;
         // The part that exists, where the rest is missing.
         let mut existing = None;
         let mut rest: Vec<OsString> = names(path);
         rest.reverse();
         while let Some(name) = rest.pop() {
             if name == ".." {
+                nowhere |= existing.is_some() || kind != Existing::Directory;
                 at.pop();
                 owner = None;
                 continue;
@@ -130,11 +135,14 @@ impl<'a> Resolver<'a> {
             }
             at = next;
         }
+        if nowhere {
+            kind = Existing::Missing;
+        }
         if kind == Existing::Missing {
             owner = None;
         }
         let path = self.in_true_spelling(at, existing.as_deref())?;
-        Ok(Resolved { path, kind, owner, links, blocked })
+        Ok(Resolved { path, kind, owner, links, blocked, nowhere })
     }
 
     /// What is at a path whose directory has no links.

@@ -1,4 +1,6 @@
 mod oracle;
+#[cfg(target_os = "linux")]
+mod scenes;
 
 use super::*;
 use crate::sandbox::bound::ProtectedName;
@@ -111,6 +113,32 @@ fn a_workspace_is_writable_but_for_its_protected_names() {
     );
     assert!(bound.protected.iter().all(|name| name.placeholder && name.root == Path::new("/srv/w")));
     assert_eq!(bound.workspace_roots, [Path::new("/srv/w")]);
+}
+
+#[test]
+fn what_stands_for_the_directory_of_temporary_files_is_denied_whatever_it_is() {
+    for thing in ["/tmp", "/tmp -> /srv/file", "/srv/"] {
+        let fake = FakePaths::new(&[thing, "/srv/file"]);
+        let slash_tmp = |access| Entry::special(Special::SlashTmp, access);
+        let denied = bind(&fake, &SandboxIntent::read_only().entry(slash_tmp(Deny)));
+        let path = if thing.contains("->") { "/srv/file" } else { "/tmp" };
+        assert_access(&denied, &[(path, Some(Deny)), ("/srv", Some(Read))]);
+        let written = bind(&fake, &SandboxIntent::read_only().entry(slash_tmp(Write)));
+        assert_access(&written, &[(path, Some(Read))]);
+    }
+}
+
+#[test]
+fn a_link_above_what_is_no_directory_leads_nowhere_and_allows_nothing() {
+    for target in ["gone/../src", "file/../src", "gone/..", "file/.."] {
+        let fake = FakePaths::new(&["/srv/w/src/", "/srv/w/file", &format!("/srv/w/link -> {target}")]);
+        for access in [Read, Write] {
+            let bound = bind(&fake, &SandboxIntent::minimal_read([]).entry(Entry::path(uri("/srv/w/link"), access)));
+            assert_access(&bound, &[("/srv/w", None), ("/srv/w/src", None)]);
+        }
+        let denying = SandboxIntent::read_only().deny(uri("/srv/w/link"));
+        assert_access(&bind(&fake, &denying), &[("/srv/w/src", Some(Deny))]);
+    }
 }
 
 #[test]

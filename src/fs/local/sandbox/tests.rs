@@ -1,5 +1,7 @@
 //! Each wall by itself.
 
+mod scenes;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -17,6 +17,7 @@ use crate::sandbox::{Access, BoundEntry, Class, Existing, Level, NetworkPolicy, 
 use crate::status::ExitStatus;
 
 mod notices;
+mod scenes;
 mod walls;
 
 const PATIENCE: Duration = Duration::from_secs(60);
