@@ -57,14 +57,20 @@
 //! | Linux has | and the sandbox is |
 //! | --- | --- |
 //! | user namespaces or `CAP_SYS_ADMIN`, Landlock of ABI 3 (Linux 6.2) and seccomp | full: what is outside the roots, and the network, stand behind two walls each |
-//! | no namespaces | with the owner's consent partial, and only without deny entries, workspace roots and minimal reads; else refused |
-//! | no Landlock | with the owner's consent partial: one wall instead of two |
+//! | no namespaces | with the owner's consent partial, and only without deny entries, workspace roots and minimal reads; else refused. It takes Landlock of ABI 3, or of ABI 4 (Linux 6.7) where only the network is restricted. Before ABI 6 (Linux 6.12) a process can signal its own process group only, so that `kill` of a child or `abort` do not do what they should. Queues, semaphores and shared memory of System V, and message queues, cannot be used |
+//! | no Landlock | with the owner's consent partial: one wall instead of two, and none before named pipes of the host that the user may write to |
 //! | no seccomp | refused |
 //!
 //! The network of a process is enabled, or restricted to nothing: no socket can be made but pairs of local ones. The owner may
 //! give such processes a loopback interface of their own. With
 //! [`managed_network`](crate::ExecRequest::managed_network) they have one on which the given ports lead to those of the
 //! executor, at most 256 connections at a time, and nothing else leads anywhere.
+//!
+//! On Linux a directory within something writable stays in its place if something that is not writable lies below it, by an
+//! entry or a match of a pattern, or if a pattern begins there: it can be neither renamed nor removed (`EBUSY`), also if it
+//! holds no match yet. What is in it can be. Where this concerns more than 16,384 directories, the start is refused. Every process
+//! has a `/dev` and a `/proc` of its own: an entry for something there means nothing, and a denial is refused. Only below
+//! `/dev/shm`, which is empty at first, what entries and workspace roots name is the host's. `/sys` is not writable unless all is.
 //!
 //! ## macOS
 //!
@@ -129,6 +135,10 @@
 //!   may have made it meanwhile. What an entry of the intent denies or makes read-only is held there too.
 //! - A hard link to a denied file that was made before, and on Linux a file that a pattern would match but that was made after the start of
 //!   a process. (Calls about files test patterns each time.)
+//! - On Linux, a directory below the beginning of a pattern that holds no match at the start: it can be moved to where the
+//!   pattern does not match, and what the host puts in it later is not denied there, neither to that process nor to later ones.
+//!   So is what a process finds, before it is a match, under another name. Name a directory by an entry, not by a pattern, where
+//!   secrets may appear.
 //! - What a command leaves in a workspace for somebody else to execute: a changed build script is a changed build script.
 //! - Processor time, memory and disk space.
 //! - A person who approves everything.

@@ -22,6 +22,10 @@ pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchP
         Err(error) => error,
     };
     match (stage, error.raw_os_error()) {
+        // Whoever builds a sandbox has raised its own limit to that.
+        (Stage::Sandbox, Some(libc::EMFILE | libc::ENFILE)) => {
+            SpawnError::DescriptorLimit { limit: limit(Resource::Descriptors, |limit| limit.rlim_max) }
+        }
         (_, Some(libc::EMFILE | libc::ENFILE)) => {
             SpawnError::DescriptorLimit { limit: soft_limit(Resource::Descriptors) }
         }
@@ -133,6 +137,10 @@ enum Resource {
 }
 
 fn soft_limit(resource: Resource) -> Option<u64> {
+    limit(resource, |limit| limit.rlim_cur)
+}
+
+fn limit(resource: Resource, which: impl Fn(&libc::rlimit) -> libc::rlim_t) -> Option<u64> {
     let resource = match resource {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
@@ -141,5 +149,5 @@ fn soft_limit(resource: Resource) -> Option<u64> {
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
     // SAFETY: fills the structure.
     let result = unsafe { libc::getrlimit(resource, &raw mut limit) };
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    Some(which(&limit)).filter(|limit| result == 0 && *limit != libc::RLIM_INFINITY)
 }

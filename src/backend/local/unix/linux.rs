@@ -1,8 +1,10 @@
 //! Linux: children by `clone` with shared memory, exits by pidfd.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -205,14 +207,13 @@ impl Launcher {
         // SAFETY: this thread blocks all signals, and the stacks are lent to nobody else. `order` and all that it points
         // to outlive the call. `child_main` calls nothing but async-signal-safe functions.
         let started = self.with_stacks(|stacks| unsafe { plan.start(stacks, (child_main, argument), &report) });
-        let started = started.map_err(LaunchFailure::sandbox)?;
-        let child = Child::sandboxed(started, plan);
+        let child = Child::sandboxed(started?, plan);
         match order.failure() {
             None => Ok(child),
             Some(failure) => {
                 // It is ending: it called exit before this thread went on.
                 child.wait_and_release();
-                Err(failure)
+                Err(plan.explain(failure, Path::new(OsStr::from_bytes(prepared.cwd.as_bytes()))))
             }
         }
     }

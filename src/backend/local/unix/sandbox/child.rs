@@ -11,28 +11,31 @@
 //! All of them run on stacks of their own: they allocate nothing, lock nothing, unwind nowhere, and call only what is safe
 //! in a signal handler. Whatever fails is left in [`Report`] for the parent.
 
+mod places;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
 use super::raw::{self, Errno, result};
-use super::shape::{At, Base, Identity, Landlock, Make, Namespaces, Proc, Shape, Source, Step, Target};
+use super::shape::{Base, Make, Namespaces, Proc, Shape};
 use crate::backend::local::unix::child::{close_all_from, errno};
 
 /// What the builder gets. Lives in memory that parent and child share.
 #[derive(Debug)]
 pub(super) struct SetUp<'a> {
     pub(super) shape: &'a Shape,
-    /// For each source: the place, and its copy.
-    pub(super) places: &'a [(AtomicI32, AtomicI32)],
+    /// For each source, its copy.
+    pub(super) copies: &'a [AtomicI32],
     /// For each device, its copy.
     pub(super) devices: &'a [AtomicI32],
     /// The program of the init.
     pub(super) init: &'a [u8],
     /// The end of a pipe that the init reads from, above the numbers that it gets.
     pub(super) orders: RawFd,
-    /// Where descriptors go that the parent gets: listening sockets, and then the listener of the filter.
+    /// Where descriptors go that the parent gets: see [`Passed`].
     pub(super) passing: RawFd,
     /// Whether there is somebody whom the filter may tell of what it refuses.
     pub(super) tells: bool,
@@ -66,7 +69,8 @@ pub(in crate::backend::local::unix) struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum Stage {
-    Maps = 1,
+    Limits = 1,
+    Maps,
     Device,
     Mounts,
     Memory,
@@ -77,6 +81,8 @@ pub(super) enum Stage {
     ReadOnly,
     Root,
     Dev,
+    Held,
+    HeldChanged,
     Step,
     StepChanged,
     PidNamespace,
@@ -90,7 +96,8 @@ pub(super) enum Stage {
     Command,
 }
 
-const STAGES: [Stage; 22] = [
+const STAGES: [Stage; 25] = [
+    Stage::Limits,
     Stage::Maps,
     Stage::Device,
     Stage::Mounts,
@@ -102,6 +109,8 @@ const STAGES: [Stage; 22] = [
     Stage::ReadOnly,
     Stage::Root,
     Stage::Dev,
+    Stage::Held,
+    Stage::HeldChanged,
     Stage::Step,
     Stage::StepChanged,
     Stage::PidNamespace,
@@ -114,6 +123,19 @@ const STAGES: [Stage; 22] = [
     Stage::Filter,
     Stage::Command,
 ];
+
+/// What a descriptor is that is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Passed {
+    /// A socket that listens on one of the ports, in their order.
+    Port = 1,
+    /// The listener of the filter.
+    Filter,
+    /// The pidfd of the init, and that of the command.
+    Init,
+    Command,
+}
 
 /// A failure: where, at which element of its list, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,21 +215,68 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
     // SAFETY: see the caller.
     unsafe {
         report.umask.store(libc::umask(0), Ordering::Relaxed);
+        let limit = raise_descriptor_limit().during(Stage::Limits, 0)?;
         let root = match set_up.shape.namespaces() {
             Some(namespaces) => build_namespaces(set_up, namespaces)?,
             None => result(libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC).into()).during(Stage::Root, 0)?,
         };
+        let landlock = set_up.shape.landlock.as_ref();
+        let ruleset = landlock.map(|landlock| make_ruleset(set_up.shape, landlock, root)).transpose();
+        let ruleset = ruleset.during(Stage::Landlock, 0)?;
+        // That of the command, unless it is told another one.
+        result(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit).into()).during(Stage::Limits, 1)?;
         raw::bound_capabilities().during(Stage::Capabilities, 0)?;
         raw::drop_capabilities().during(Stage::Capabilities, 1)?;
-        if let Some(landlock) = &set_up.shape.landlock {
-            restrict(set_up, landlock, root).during(Stage::Landlock, 0)?;
+        if let Some(ruleset) = ruleset {
+            raw::restrict_self(ruleset).during(Stage::Landlock, 0)?;
         }
         put_filter(set_up).during(Stage::Filter, 0)?;
-        if let Some((main, argument)) = set_up.command {
-            make_sibling(main, set_up.second_stack, argument, &report.command).during(Stage::Command, 0)?;
+        if set_up.command.is_some() {
+            let argument = ptr::from_ref(set_up).cast_mut().cast();
+            make_sibling(command_main, set_up.second_stack, argument, &report.command).during(Stage::Command, 0)?;
         }
     }
     Ok(())
+}
+
+/// The command, before it is one.
+extern "C" fn command_main(set_up: *mut c_void) -> c_int {
+    // SAFETY: the builder passes a valid value and is suspended as long as we run.
+    let set_up = unsafe { &*set_up.cast::<SetUp<'_>>() };
+    match (set_up.command, announce(Passed::Command, set_up.passing)) {
+        (Some((main, argument)), Ok(())) => main(argument),
+        (_, announced) => {
+            let errno = announced.err().unwrap_or(libc::EINVAL);
+            set_up.report.store(Failure { stage: Stage::Command, index: 1, errno });
+            // SAFETY: ends this process without running anything of the parent's.
+            unsafe { libc::_exit(127) }
+        }
+    }
+}
+
+/// Passes on the pidfd of this very process: its number may mean another one by the time that the parent looks, if the host
+/// reaps all its children, or none.
+fn announce(what: Passed, to: RawFd) -> Result<(), Errno> {
+    // SAFETY: calls that touch no memory, on a descriptor of our own.
+    unsafe {
+        let own = result(libc::syscall(libc::SYS_pidfd_open, libc::syscall(libc::SYS_getpid), 0))?;
+        let passed = raw::send_descriptor(own, what as u8, to);
+        libc::close(own);
+        passed
+    }
+}
+
+/// Lets this process have as many descriptors as it may: there is one for each place that is attached. Returns what the limit
+/// was.
+unsafe fn raise_descriptor_limit() -> Result<libc::rlimit, Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls fill and read the structure. The limits of this process are its own.
+    unsafe {
+        result(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit).into())?;
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        result(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised).into())?;
+    }
+    Ok(limit)
 }
 
 /// Builds what is in the namespaces; returns the new root.
@@ -229,6 +298,8 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             copy.store(raw::clone_tree(libc::AT_FDCWD, path, false).during(Stage::Device, index)?, Ordering::Relaxed);
         }
         let old_root = open_directory(c"/").during(Stage::Mounts, 0)?;
+        // Before the new /dev lies over it.
+        let host = Host { root: old_root, shared: raw::open_place(old_root, c"dev/shm") };
         // Private: what the host mounts from now on would not be subject to anything that follows.
         raw::set_mount_attributes(old_root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV;
@@ -245,11 +316,11 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         // Copied while it is writable: of one file system each mount has rights of its own.
         let shared = raw::clone_tree(memory, c"shm", false).during(Stage::Memory, 2)?;
         // Copied while they are as the host has them.
-        copy_sources(set_up, namespaces, old_root, |source| source.writable || base == Base::Writable)?;
+        copy_sources(set_up, namespaces, &host, |source| source.writable || base == Base::Writable)?;
         let read_only = if base == Base::Writable { memory } else { old_root };
         raw::set_mount_attributes(read_only, raw::RDONLY, false).during(Stage::ReadOnly, 0)?;
         // Copied with what has just been set.
-        copy_sources(set_up, namespaces, old_root, |source| !source.writable && base != Base::Writable)?;
+        copy_sources(set_up, namespaces, &host, |source| !source.writable && base != Base::Writable)?;
 
         let root = if base == Base::Empty {
             let tree = raw::clone_tree(memory, c"root", false).during(Stage::Root, 1)?;
@@ -258,6 +329,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         } else {
             old_root
         };
+        hold(&namespaces.held, &host, root, memory)?;
         let devices = raw::clone_tree(memory, c"dev", true).during(Stage::Dev, 0)?;
         raw::attach_tree(devices, root, c"dev").during(Stage::Dev, 1)?;
         let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
@@ -266,7 +338,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         raw::attach_tree(shared, root, c"dev/shm").during(Stage::Dev, 3)?;
 
         for (index, step) in namespaces.steps.iter().enumerate() {
-            take_step(set_up, step, root, memory, index)?;
+            take_step(set_up, namespaces, step, (root, memory), index)?;
         }
         if matches!(namespaces.proc, Proc::Masked) {
             let mask = raw::clone_tree(memory, c"proc", false).during(Stage::Proc, 0)?;
@@ -349,72 +421,6 @@ unsafe fn write_init(memory: RawFd, image: &[u8]) -> Result<RawFd, Errno> {
     }
 }
 
-/// Opens, checks and copies the sources that are `wanted`.
-unsafe fn copy_sources(
-    set_up: &SetUp<'_>,
-    namespaces: &Namespaces,
-    root: RawFd,
-    wanted: impl Fn(&Source) -> bool,
-) -> Result<(), Failure> {
-    let sources = namespaces.sources.iter().zip(set_up.places).enumerate();
-    for (index, (source, (place, copy))) in sources.filter(|(_, (source, _))| wanted(source)) {
-        let fd = raw::open_place(root, &source.path).during(Stage::Source, index)?;
-        place.store(fd, Ordering::Relaxed);
-        expect(fd, Some(source.identity), Stage::SourceChanged, index)?;
-        // SAFETY: see the caller.
-        unsafe {
-            let tree = raw::clone_tree(fd, c"", true).during(Stage::Source, index)?;
-            copy.store(tree, Ordering::Relaxed);
-            if namespaces.base == Base::Writable && !source.writable {
-                raw::set_mount_attributes(tree, raw::RDONLY, false).during(Stage::Source, index)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a place is what the plan was made for.
-fn expect(place: RawFd, expected: Option<Identity>, stage: Stage, index: usize) -> Result<(), Failure> {
-    match expected {
-        Some(expected) if raw::identity(place).during(stage, index)? != expected => {
-            Err(Failure { stage, index, errno: libc::ESTALE })
-        }
-        _ => Ok(()),
-    }
-}
-
-unsafe fn take_step(set_up: &SetUp<'_>, step: &Step, root: RawFd, memory: RawFd, index: usize) -> Result<(), Failure> {
-    // SAFETY: see the caller.
-    unsafe {
-        let (tree, target) = match step {
-            Step::Attach { source, target } => {
-                let Some((place, copy)) = set_up.places.get(*source) else {
-                    return Err(Failure { stage: Stage::Step, index, errno: libc::EINVAL });
-                };
-                let tree = copy.load(Ordering::Relaxed);
-                let Target::Path(path, identity) = target else {
-                    return raw::attach_tree(tree, place.load(Ordering::Relaxed), c"").during(Stage::Step, index);
-                };
-                (tree, (path, identity))
-            }
-            Step::Mask { with, target } => {
-                let Target::Path(path, identity) = target else {
-                    return Err(Failure { stage: Stage::Step, index, errno: libc::EINVAL });
-                };
-                (raw::clone_tree(memory, with, false).during(Stage::Step, index)?, (path, identity))
-            }
-        };
-        let (path, identity) = target;
-        let place = raw::open_place(root, path).during(Stage::Step, index)?;
-        expect(place, *identity, Stage::StepChanged, index)?;
-        raw::attach_tree(tree, place, c"").during(Stage::Step, index)?;
-        // There can be thousands.
-        libc::close(place);
-        libc::close(tree);
-        Ok(())
-    }
-}
-
 unsafe fn raise_loopback() -> Result<(), Errno> {
     // SAFETY: a structure of the kernel's, which it reads, and a descriptor of our own.
     unsafe {
@@ -442,31 +448,9 @@ unsafe fn listen(port: u16, to: RawFd) -> Result<(), Errno> {
         let bytes = size_of::<libc::sockaddr_in>() as libc::socklen_t;
         result(libc::bind(socket, (&raw const address).cast(), bytes).into())?;
         result(libc::listen(socket, 128).into())?;
-        raw::send_descriptor(socket, to)?;
+        raw::send_descriptor(socket, Passed::Port as u8, to)?;
         libc::close(socket);
         Ok(())
-    }
-}
-
-/// Puts the ruleset in force.
-unsafe fn restrict(set_up: &SetUp<'_>, landlock: &Landlock, root: RawFd) -> Result<(), Errno> {
-    // SAFETY: see the caller, and descriptors of our own.
-    unsafe {
-        let ruleset = raw::create_ruleset(&landlock.handled, landlock.bytes)?;
-        for rule in &landlock.rules {
-            match &rule.at {
-                At::Source(index) => {
-                    let (place, _) = set_up.places.get(*index).ok_or(libc::EINVAL)?;
-                    raw::allow_beneath(ruleset, rule.access, place.load(Ordering::Relaxed))?;
-                }
-                At::Path(path) => {
-                    let place = raw::open_place(root, path)?;
-                    raw::allow_beneath(ruleset, rule.access, place)?;
-                    libc::close(place);
-                }
-            }
-        }
-        raw::restrict_self(ruleset)
     }
 }
 
@@ -478,7 +462,7 @@ unsafe fn put_filter(set_up: &SetUp<'_>) -> Result<(), Errno> {
     unsafe {
         if set_up.tells {
             let passed = raw::install_telling_filter(&set_up.shape.telling_filter).and_then(|listener| {
-                let passed = raw::send_descriptor(listener, set_up.passing);
+                let passed = raw::send_descriptor(listener, Passed::Filter as u8, set_up.passing);
                 libc::close(listener);
                 passed
             });
@@ -526,6 +510,7 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
     let shape = first.set_up.shape;
     // SAFETY: see the caller.
     unsafe {
+        announce(Passed::Init, first.set_up.passing).during(Stage::Init, 6)?;
         if let Proc::Fresh { read_only } = &first.namespaces.proc {
             let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
             raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags, c"").during(Stage::Proc, 0)?;
@@ -548,11 +533,8 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
         if let Some(landlock) = &shape.landlock {
             // Its own one, with no rights at all but to become what it has to be: so nobody behind another one may look
             // into it, or change it. It has to be able to signal them.
-            let handled = raw::RulesetAttributes { scopes: 0, ..landlock.handled };
-            let ruleset = raw::create_ruleset(&handled, landlock.bytes).during(Stage::Landlock, 1)?;
-            if handled.files != 0 {
-                raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
-            }
+            let ruleset = raw::create_ruleset(&landlock.first, landlock.bytes).during(Stage::Landlock, 1)?;
+            raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
             raw::restrict_self(ruleset).during(Stage::Landlock, 1)?;
         } else {
             // Nothing else keeps the command from putting its own words into the mouth of this one.

@@ -28,6 +28,18 @@ pub(super) struct FilterPlan {
     pub(super) sockets: Sockets,
     /// No file may change its mode, owner, times or attributes, since no mount stands in the way of it.
     pub(super) refuse_metadata: bool,
+    pub(super) others: Others,
+}
+
+/// What stands between the process and others of the same user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Others {
+    /// Namespaces.
+    Hidden,
+    /// Nothing, but that no signal gets there.
+    InSight,
+    /// Nothing.
+    InReach,
 }
 
 /// Whether there is a filter for this kind of processor.
@@ -155,13 +167,19 @@ impl Rules {
         rules.on(libc::SYS_clone3, vec![refuse(libc::ENOSYS)]);
         rules.on_bits(libc::SYS_clone, 0, NEW_NAMESPACES, libc::EPERM);
         rules.on_bits(libc::SYS_unshare, 0, NEW_NAMESPACES | NEW_TIME, libc::EPERM);
-        rules.ioctl(plan.refuse_metadata);
+        rules.ioctl(plan);
         if plan.refuse_metadata {
             rules.refuse_all(METADATA);
             #[cfg(target_arch = "x86_64")]
             rules.refuse_all(METADATA_X86);
         }
         rules.sockets(plan.sockets, socket);
+        if plan.others != Others::Hidden {
+            rules.leave_others_alone();
+        }
+        if plan.others == Others::InReach {
+            rules.keep_signals();
+        }
         rules
     }
 
@@ -186,12 +204,20 @@ impl Rules {
         self.on(call, block);
     }
 
-    fn ioctl(&mut self, refuse_metadata: bool) {
+    fn ioctl(&mut self, plan: FilterPlan) {
         let mut block = vec![statement(LOAD_WORD, argument(1))];
-        let attributes: &[u32] = if refuse_metadata { SET_ATTRIBUTES } else { &[] };
-        for request in TERMINAL_INPUT.iter().chain(attributes) {
+        let attributes: &[u32] = if plan.refuse_metadata { SET_ATTRIBUTES } else { &[] };
+        let owners: &[u32] = if plan.others == Others::InReach { SET_OWNER } else { &[] };
+        for request in TERMINAL_INPUT.iter().chain(attributes).chain(owners) {
             block.push(jump(JUMP_IF_EQUAL, *request, 0, 1));
             block.push(refuse(libc::EPERM));
+        }
+        if plan.refuse_metadata {
+            block.push(statement(AND, 0xff00));
+            for kind in CHANGES_WITHOUT_WRITING {
+                block.push(jump(JUMP_IF_EQUAL, *kind, 0, 1));
+                block.push(refuse(libc::EPERM));
+            }
         }
         block.push(statement(RETURN, ALLOW));
         self.on(libc::SYS_ioctl, block);
@@ -275,8 +301,27 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32;
 /// `TIOCSTI` and `TIOCLINUX`: they put words into the mouth of whoever types.
 const TERMINAL_INPUT: &[u32] = &[0x5412, 0x541c];
-/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`.
-const SET_ATTRIBUTES: &[u32] = &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602];
+/// `FIOSETOWN`, `SIOCSPGRP`: who gets the signals of a descriptor.
+const SET_OWNER: &[u32] = &[0x8901, 0x8902];
+/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`,
+/// `FS_IOC_ENABLE_VERITY`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ADD_ENCRYPTION_KEY`, `FS_IOC_REMOVE_ENCRYPTION_KEY` and
+/// that of all users, `FAT_IOCTL_SET_ATTRIBUTES`.
+const SET_ATTRIBUTES: &[u32] = &[
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7602,
+    0x4008_6604,
+    0x4080_6685,
+    0x800c_6613,
+    0xc050_6617,
+    0xc040_6618,
+    0xc040_6619,
+    0x4004_7211,
+];
+/// The kinds of requests of Btrfs and F2FS, among them some that make subvolumes or change files by a descriptor that was
+/// opened for reading.
+const CHANGES_WITHOUT_WRITING: &[u32] = &[0x9400, 0xf500];
 
 /// Numbers that are the same for every kind of processor, and newer than the C library's list.
 const SETXATTRAT: libc::c_long = 463;
@@ -359,5 +404,6 @@ const METADATA: &[libc::c_long] = &[
 const METADATA_X86: &[libc::c_long] =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
 
+mod others;
 #[cfg(test)]
 mod tests;

@@ -13,13 +13,15 @@ const CONTROL_DEVICE: u64 = 1 << 15;
 
 const BIND_OR_CONNECT: u64 = 0b11;
 const ABSTRACT_SOCKETS: u64 = 0b01;
-const SIGNALS: u64 = 0b10;
+pub(super) const SIGNALS: u64 = 0b10;
 
 /// What executing a program takes.
 pub(super) const RUN: u64 = EXECUTE | READ_FILE;
 
 /// The first version that holds what a read-only place promises: before it, files could be truncated.
 pub(super) const LEAST_FOR_FILES: u32 = 3;
+/// The first version that handles TCP.
+pub(super) const LEAST_FOR_NETWORK: u32 = 4;
 /// The first version that keeps signals inside.
 pub(super) const LEAST_FOR_SIGNALS: u32 = 6;
 
@@ -59,7 +61,7 @@ impl Rights {
     /// What a ruleset handles, and how much of it this version knows. None if that is nothing.
     pub(super) fn handled(self, taken: Taken) -> Option<(RulesetAttributes, usize)> {
         let files = if taken.files { self.all() } else { 0 };
-        let network = if taken.network && self.version >= 4 { BIND_OR_CONNECT } else { 0 };
+        let network = if taken.network && self.version >= LEAST_FOR_NETWORK { BIND_OR_CONNECT } else { 0 };
         let scopes = match self.version >= LEAST_FOR_SIGNALS {
             true if taken.abstract_sockets => SIGNALS | ABSTRACT_SOCKETS,
             true => SIGNALS,
@@ -71,6 +73,11 @@ impl Rights {
             _ => 24,
         };
         (files | network | scopes != 0).then_some((RulesetAttributes { files, network, scopes }, bytes))
+    }
+
+    /// What a ruleset handles whose holder may do nothing with files but what rules give, and signal everybody.
+    pub(super) fn first(self) -> RulesetAttributes {
+        RulesetAttributes { files: self.all(), network: 0, scopes: 0 }
     }
 
     /// To read, to list and to execute.
@@ -132,6 +139,14 @@ mod tests {
         let nothing = Taken { files: false, network: false, abstract_sockets: false };
         assert!(Rights::new(3).handled(nothing).is_none());
         assert!(Rights::new(6).handled(nothing).is_some(), "signals");
+    }
+
+    #[test]
+    fn the_first_process_is_never_without_a_ruleset() {
+        for version in 1..9 {
+            let first = Rights::new(version).first();
+            assert!(first.files & RUN == RUN && first.scopes == 0, "it runs its program, and signals everybody");
+        }
     }
 
     #[test]

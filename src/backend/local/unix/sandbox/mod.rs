@@ -35,6 +35,7 @@ mod start;
 mod tests;
 
 use std::ffi::c_void;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};
 use self::start::Refusal;
 pub(super) use self::start::Started;
+use super::launch::{self, LaunchFailure};
 use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError, SandboxSettings};
 
 /// A sandbox that can be built.
@@ -83,14 +85,33 @@ impl SandboxPlan {
         stacks: [*mut c_void; 2],
         command: start::Entry,
         report: &Report,
-    ) -> Result<Started, SandboxError> {
+    ) -> Result<Started, LaunchFailure> {
         // SAFETY: see the caller.
         let started = unsafe { start::run(&self.shape, stacks, Some(command), report) };
         match started {
             Ok(Some(started)) => Ok(started),
-            Ok(None) => Err(SandboxError::preparation("the command was not made; try again")),
-            Err(refusal) => Err(error(&refusal, &self.shape)),
+            Ok(None) => Err(LaunchFailure::sandbox(SandboxError::preparation("the command was not made; try again"))),
+            Err(refusal) => Err(match refusal.errno() {
+                // As without a sandbox: it is the executor that has none left.
+                Some(errno @ (libc::EMFILE | libc::ENFILE)) => {
+                    LaunchFailure::new(launch::Stage::Sandbox, io::Error::from_raw_os_error(errno))
+                }
+                _ => LaunchFailure::sandbox(error(&refusal, &self.shape)),
+            }),
         }
+    }
+
+    /// What it means that the command could not enter its directory.
+    pub(super) fn explain(&self, failure: LaunchFailure, cwd: &Path) -> LaunchFailure {
+        let missing = failure.stage == launch::Stage::Cwd && failure.error.raw_os_error() == Some(libc::ENOENT);
+        if missing && self.holds_everybody() && plan::is_made_anew(cwd) {
+            return LaunchFailure::sandbox(SandboxError::preparation(format!(
+                "the working directory {} is not the host's in a sandbox, where each process has its own /dev and /proc; name it \
+                 as a workspace root, which works below /dev/shm, or start the process elsewhere",
+                cwd.display()
+            )));
+        }
+        failure
     }
 }
 
@@ -126,6 +147,7 @@ fn prepare_on(
 /// What a step is about.
 fn step_name(stage: Stage) -> &'static str {
     match stage {
+        Stage::Limits => "the limit of descriptors cannot be changed",
         Stage::Maps => "the user and group of a user namespace cannot be mapped",
         Stage::Device => "a device cannot be attached",
         Stage::Mounts => "the mounts of a new mount namespace cannot be changed",
@@ -137,6 +159,8 @@ fn step_name(stage: Stage) -> &'static str {
         Stage::ReadOnly => "the mounts cannot be made read-only",
         Stage::Root => "the new root cannot be entered",
         Stage::Dev => "the new /dev cannot be mounted",
+        Stage::Held => "a directory cannot be held where it is",
+        Stage::HeldChanged => "a directory to be held has changed while the sandbox was prepared",
         Stage::Step => "a place cannot be attached",
         Stage::StepChanged => "a place to attach to has changed while the sandbox was prepared",
         Stage::PidNamespace => "a PID namespace cannot be made",
@@ -156,16 +180,23 @@ fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
     let Refusal::Step(failure @ Failure { stage, errno, .. }) = refusal else {
         return probe::explain(refusal).into();
     };
-    let error = std::io::Error::from_raw_os_error(*errno);
+    let error = io::Error::from_raw_os_error(*errno);
     let what = step_name(*stage);
     match stage {
         Stage::Landlock if *errno == libc::E2BIG => SandboxError::unavailable(
             "the executor is itself behind as many Landlock rulesets as the kernel stacks",
             "start it from fewer nested sandboxes",
         ),
-        Stage::Source | Stage::SourceChanged | Stage::Step | Stage::StepChanged | Stage::Port | Stage::Make => {
+        Stage::Source
+        | Stage::SourceChanged
+        | Stage::Held
+        | Stage::HeldChanged
+        | Stage::Step
+        | Stage::StepChanged
+        | Stage::Port
+        | Stage::Make => {
             let remedy = match stage {
-                Stage::SourceChanged | Stage::StepChanged => "try again",
+                Stage::SourceChanged | Stage::HeldChanged | Stage::StepChanged => "try again",
                 Stage::Port => "send another port",
                 // Each place that has its own rights takes two while it is built.
                 Stage::Source if *errno == libc::EMFILE => {
@@ -190,6 +221,11 @@ fn name(failure: Failure, shape: &Shape) -> Option<String> {
     let place = |path: &std::ffi::CStr| format!("/{}", path.to_string_lossy());
     match failure.stage {
         Stage::Source | Stage::SourceChanged => Some(place(&namespaces.sources.get(failure.index)?.path)),
+        Stage::Held | Stage::HeldChanged => {
+            let hold = namespaces.held.get(failure.index)?;
+            let top = if hold.top.as_bytes() == b"." { String::new() } else { place(&hold.top) };
+            Some(format!("{top}/{}", hold.path.to_string_lossy()))
+        }
         Stage::Step | Stage::StepChanged => match namespaces.steps.get(failure.index)? {
             Step::Attach { target: Target::Path(path, _), .. } | Step::Mask { target: Target::Path(path, _), .. } => {
                 Some(place(path))

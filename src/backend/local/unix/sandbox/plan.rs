@@ -9,14 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::filter::{self, FilterPlan, Sockets};
+use super::filter::{self, FilterPlan, Others, Sockets};
 use super::landlock::{Rights, Taken};
 use super::probe::{Kernel, Mode};
 use super::proc_names;
-use super::shape::{At, Base, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
-use crate::sandbox::{
-    Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError, SandboxSettings, Wall,
-};
+use super::shape::{At, Base, Hold, Identity, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
+use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, SandboxError, SandboxSettings, Wall};
 
 /// What is decided besides the intent.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +87,12 @@ pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> 
     let sockets = if settings.without.sockets { Sockets::Open } else { network.sockets };
     // Where all may be written there is nothing to keep.
     let refuse_metadata = namespaces.is_none() && bound.root != Some(Access::Write);
-    let filter_plan = FilterPlan { sockets, refuse_metadata };
+    let others = match (&namespaces, &landlock) {
+        (Some(_), _) => Others::Hidden,
+        (None, Some(landlock)) if landlock.keeps_signals() => Others::InSight,
+        (None, _) => Others::InReach,
+    };
+    let filter_plan = FilterPlan { sockets, refuse_metadata, others };
     let filter = filter::program(filter_plan);
     let telling_filter = match kernel.no_notices {
         None => filter::telling_program(filter_plan),
@@ -130,8 +133,16 @@ fn mounts(
         if base == Base::Empty {
             tree.add_root(bound)?;
         }
+        if base == Base::Writable && bound.changes().next().is_some() {
+            tree.guard(Path::new("/sys"))?;
+        }
+        tree.share(bound)?;
         for change in bound.changes() {
             tree.add(bound, change)?;
+        }
+        // What will match later is looked for there by the next process.
+        for glob in bound.globs.iter().filter(|glob| bound.can_write(&glob.base) && !is_own(&glob.base)) {
+            tree.hold(&glob.base)?;
         }
     }
     Ok(Namespaces {
@@ -141,6 +152,7 @@ fn mounts(
         sources: tree.sources,
         makes: tree.makes,
         steps: tree.steps,
+        held: holds(tree.held)?,
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
@@ -163,6 +175,18 @@ fn mounts(
     })
 }
 
+/// In the order in which they are held.
+fn holds(held: BTreeMap<PathBuf, (PathBuf, Identity)>) -> Result<Vec<Hold>, SandboxError> {
+    let hold = |(path, (top, identity)): (PathBuf, (PathBuf, Identity))| {
+        let below = c_string(path.strip_prefix(&top).unwrap_or(&path).as_os_str())?;
+        Ok(Hold { top: relative(&top)?, path: below, identity })
+    };
+    let mut holds: Vec<Hold> = held.into_iter().rev().map(hold).collect::<Result<_, SandboxError>>()?;
+    // Which leaves those of one top in their order: what is in a directory is out of reach once that is held.
+    holds.sort_by(|one, other| one.top.cmp(&other.top));
+    Ok(holds)
+}
+
 /// Each port once, in order.
 pub(super) fn unique(ports: &[u16]) -> Vec<u16> {
     ports.iter().copied().filter(|port| *port != 0).collect::<BTreeSet<_>>().into_iter().collect()
@@ -181,6 +205,8 @@ struct Tree {
     made: BTreeSet<PathBuf>,
     /// Where something is put, and whether that is a mask: by the path there.
     put: BTreeMap<PathBuf, Put>,
+    /// Directories that must stay where they are, each with the place above it that does so by itself.
+    held: BTreeMap<PathBuf, (PathBuf, Identity)>,
 }
 
 /// What is put over a place.
@@ -193,11 +219,20 @@ enum Put {
 
 const CLOSED_DIRECTORY: &str = "closed";
 const CLOSED_FILE: &str = "closed-file";
+/// As many as a pattern may match, twice.
+const MAX_HELD: usize = 16_384;
 
 impl Tree {
     fn new(base: Base, kernel: &Kernel) -> Self {
-        let mut tree =
-            Self { base, sources: vec![], makes: vec![], steps: vec![], made: BTreeSet::new(), put: BTreeMap::new() };
+        let mut tree = Self {
+            base,
+            sources: vec![],
+            makes: vec![],
+            steps: vec![],
+            made: BTreeSet::new(),
+            put: BTreeMap::new(),
+            held: BTreeMap::new(),
+        };
         for path in ["dev", "dev/pts", "dev/shm"] {
             tree.make_directory(Path::new(path), 0o755);
         }
@@ -228,7 +263,7 @@ impl Tree {
         for alias in &bound.aliases {
             // Within something visible the link itself is seen.
             let Some(parent) = alias.link.parent().filter(|parent| bound.access(parent).is_none()) else { continue };
-            if is_own(&alias.link) || bound.entry(&alias.link).is_some() {
+            if is_made_anew(&alias.link) || bound.entry(&alias.link).is_some() {
                 continue;
             }
             let parent = in_memory(Path::new("root"), parent);
@@ -237,6 +272,32 @@ impl Tree {
             if self.made.insert(at.clone()) {
                 self.makes.push(Make::Link { at: c_string(at.as_os_str())?, to: c_string(alias.target.as_os_str())? });
             }
+        }
+        Ok(())
+    }
+
+    /// Lets nobody write to the settings of the machine where all else may be written: their owner could, if it has the
+    /// number of the system's root, or was given a part of the control groups.
+    fn guard(&mut self, path: &Path) -> Result<(), SandboxError> {
+        match look(path)? {
+            Some(found) => self.attach(path, found, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Attaches what the intent names below `/dev/shm`, of which every process has an empty one.
+    fn share(&mut self, bound: &Bound) -> Result<(), SandboxError> {
+        let named = bound.entries.iter().map(|entry| &entry.path).chain(&bound.workspace_roots);
+        let named: BTreeSet<&PathBuf> = named.filter(|path| is_shared(path)).collect();
+        for path in named {
+            let access = bound.access(path);
+            if access < Some(Access::Read) || self.is_put(path) {
+                continue;
+            }
+            let Some(found) = look(path)? else { continue };
+            let at = Path::new("shm").join(path.strip_prefix("/dev/shm").unwrap_or(path));
+            self.make_way(&at, found, 0o755);
+            self.put_source(path, found, access == Some(Access::Write), Target::Path(relative(path)?, None))?;
         }
         Ok(())
     }
@@ -253,9 +314,18 @@ impl Tree {
                 _ => Ok(()),
             };
         }
+        if is_shared(&entry.path) && !self.is_put(&entry.path) {
+            // It is not there.
+            return Ok(());
+        }
         let Some(found) = look(&entry.path)? else { return Ok(()) };
-        if change.above == Some(Access::Write) && entry.origin != Origin::Glob {
-            self.pin(&entry.path)?;
+        if self.put.contains_key(&entry.path) && entry.access != Access::Deny {
+            return Ok(());
+        }
+        if change.above == Some(Access::Write)
+            && let Some(parent) = entry.path.parent()
+        {
+            self.hold(parent)?;
         }
         match entry.access {
             Access::Deny => self.mask(bound, &entry.path, found),
@@ -263,27 +333,40 @@ impl Tree {
         }
     }
 
-    /// Puts the directories between a writable place and one within that is not over themselves: one that something is
-    /// mounted on cannot be renamed, so that the place below stays where the intent names it.
-    fn pin(&mut self, path: &Path) -> Result<(), SandboxError> {
-        let Some(parent) = path.parent() else { return Ok(()) };
-        let mut between: Vec<&Path> = parent
-            .ancestors()
-            .take_while(|above| !self.put.contains_key(*above))
-            .filter(|above| above.parent().is_some())
-            .collect();
-        between.reverse();
-        for directory in between {
-            if let Some(found) = look(directory)? {
-                self.attach(directory, found, true)?;
+    /// Has the directories from a writable place down to this one stay where they are, so that what is in it stays where the
+    /// intent names it, also for the next process.
+    fn hold(&mut self, path: &Path) -> Result<(), SandboxError> {
+        if is_shared(path) && !self.is_put(path) {
+            return Ok(());
+        }
+        let mut new = Vec::new();
+        let mut top = Path::new("/");
+        for directory in path.ancestors() {
+            if let Some((above, _)) = self.held.get(directory) {
+                top = above;
+                break;
             }
+            // One that something is mounted on cannot be moved.
+            if self.put.contains_key(directory) || directory.parent().is_none() {
+                top = directory;
+                break;
+            }
+            new.push(directory);
+        }
+        let top = top.to_path_buf();
+        for directory in new {
+            let Some(found) = look(directory)?.filter(|found| found.directory) else { continue };
+            if self.held.len() == MAX_HELD {
+                return Err(SandboxError::preparation(format!(
+                    "what is denied lies in more than {MAX_HELD} directories that could be moved; deny some of these instead"
+                )));
+            }
+            self.held.insert(directory.to_path_buf(), (top.clone(), found.identity));
         }
         Ok(())
     }
 
     fn attach(&mut self, path: &Path, found: Found, writable: bool) -> Result<(), SandboxError> {
-        let source = self.sources.len();
-        self.sources.push(Source { path: relative(path)?, identity: found.identity, writable });
         let target = match self.above(path) {
             // Nothing lies over it yet.
             None if self.base != Base::Empty => Target::Source,
@@ -296,7 +379,12 @@ impl Tree {
             }
             Some((_, Put::Source)) => Target::Path(relative(path)?, Some(found.identity)),
         };
-        self.steps.push(Step::Attach { source, target });
+        self.put_source(path, found, writable, target)
+    }
+
+    fn put_source(&mut self, path: &Path, found: Found, writable: bool, target: Target) -> Result<(), SandboxError> {
+        self.steps.push(Step::Attach { source: self.sources.len(), target });
+        self.sources.push(Source { path: relative(path)?, identity: found.identity, writable });
         self.put.insert(path.to_path_buf(), Put::Source);
         Ok(())
     }
@@ -329,6 +417,11 @@ impl Tree {
     /// The nearest place at or above `path` that something is put over.
     fn above(&self, path: &Path) -> Option<(PathBuf, Put)> {
         path.ancestors().skip(1).find_map(|above| Some((above.to_path_buf(), self.put.get(above)?.clone())))
+    }
+
+    /// Whether something is put at or above `path`.
+    fn is_put(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.put.contains_key(above))
     }
 
     fn made_target(&mut self, path: &Path, found: Found) -> Result<Target, SandboxError> {
@@ -416,13 +509,13 @@ fn rules(
             rules.push(Rule { at: source.map_or(At::Path(path), At::Source), access });
         }
     }
-    Ok(Some(Landlock { handled, bytes, rules }))
+    Ok(Some(Landlock { handled, first: rights.first(), bytes, rules }))
 }
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    identity: (u64, u64),
+    identity: Identity,
     directory: bool,
 }
 
@@ -443,7 +536,17 @@ fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
 
 /// Whether every process gets its own one there, whatever the intent says.
 fn is_own(path: &Path) -> bool {
+    is_made_anew(path) && !is_shared(path)
+}
+
+/// Whether what a process has there is not the host's by itself.
+pub(super) fn is_made_anew(path: &Path) -> bool {
     path.starts_with("/dev") || path.starts_with("/proc")
+}
+
+/// Whether it is in the host's shared memory: what the intent names there is attached to that of the process.
+fn is_shared(path: &Path) -> bool {
+    path.starts_with("/dev/shm") && path != Path::new("/dev/shm")
 }
 
 /// Where the memory file system has what is to be at an absolute path.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::child::{Failure, Report, Stage};
 use super::filter;
-use super::landlock::{LEAST_FOR_FILES, LEAST_FOR_SIGNALS};
+use super::landlock::{LEAST_FOR_FILES, LEAST_FOR_NETWORK, LEAST_FOR_SIGNALS};
 use super::notice;
 use super::plan::{self, Settings, Walls};
 use super::raw::{self, Errno};
@@ -239,18 +239,35 @@ impl Kernel {
                     Cause::new("namespaces cannot be made", "allow this user to make user namespaces")
                 });
                 let only_reads = bound.root == Some(Access::Read) && bound.changes().next().is_none();
-                let signals = self.landlock.is_some_and(|version| version >= LEAST_FOR_SIGNALS);
+                let is_at_least = |least| self.landlock.is_some_and(|version| version >= least);
                 let no_ports =
                     network.sockets != filter::Sockets::Loopback && network.sockets != filter::Sockets::LoopbackAndUnix;
                 // Without the mounts nothing can be taken back within what is allowed, and no process be hidden.
-                let files_held = !restricts_files || only_reads && files.is_some();
-                if !(files_held && signals && no_ports) {
+                if !(no_ports && (only_reads || !restricts_files)) {
                     return Err(cause.into());
+                }
+                // A ruleset about anything also keeps it from the memory of others.
+                let (least, kernel) =
+                    if restricts_files { (LEAST_FOR_FILES, "6.2") } else { (LEAST_FOR_NETWORK, "6.7") };
+                if !is_at_least(least) {
+                    return Err(SandboxError::unavailable(
+                        format!(
+                            "{}; and without namespaces it takes Landlock of ABI {least}, which is not there",
+                            cause.cause
+                        ),
+                        format!("{}, or use a kernel from {kernel} on, with Landlock enabled", cause.remedy),
+                    ));
                 }
                 let gap = format!(
                     "no namespaces ({}): processes of the same user can be seen, and one that leaves its session outlives \
-                     the command",
-                    cause.cause
+                     the command{}",
+                    cause.cause,
+                    if is_at_least(LEAST_FOR_SIGNALS) {
+                        ""
+                    } else {
+                        "; signals reach only the process group that they come from, since Landlock is too old to let them go \
+                         further within the sandbox alone"
+                    }
                 );
                 gaps.push(Cause::new(gap, cause.remedy.clone()));
                 if network.private {
@@ -284,7 +301,7 @@ impl Kernel {
             Some(_) => mechanisms.push("landlock".into()),
             None if restricts_files => {
                 gaps.push(Cause::new(
-                    "files stand behind mounts alone: there is no Landlock",
+                    "files stand behind mounts alone: there is no Landlock; the host's named pipes can be written to",
                     "use a kernel with CONFIG_SECURITY_LANDLOCK, and with landlock in its list of security modules (lsm=), \
                      and let an outer filter of system calls pass it",
                 ));

@@ -198,9 +198,9 @@ unsafe fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Resu
     result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
 }
 
-/// Passes a descriptor on by a socket.
-pub(super) fn send_descriptor(fd: RawFd, to: RawFd) -> Result<(), Errno> {
-    let mut byte = [0_u8; 1];
+/// Passes a descriptor on by a socket, and what it is.
+pub(super) fn send_descriptor(fd: RawFd, what: u8, to: RawFd) -> Result<(), Errno> {
+    let mut byte = [what];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0_u64; 4];
     // SAFETY: all zeroes is a valid value of the C structure.

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_int};
 
+use super::landlock;
 use super::raw::RulesetAttributes;
 
 /// Everything that the child sets up before the command runs.
@@ -30,6 +31,8 @@ pub(super) struct Namespaces {
     pub(super) makes: Vec<Make>,
     /// What is put where, from shallow to deep.
     pub(super) steps: Vec<Step>,
+    /// Directories that stay where they are: those below one top after the other, each from deep to shallow.
+    pub(super) held: Vec<Hold>,
     /// The devices of the host that there are, by their absolute paths and by where they are attached in the memory file
     /// system.
     pub(super) devices: Vec<(CString, CString)>,
@@ -80,10 +83,20 @@ pub(super) enum Step {
     Mask { with: CString, target: Target },
 }
 
+/// A directory that can be neither moved nor removed, though what is in it can be changed.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// A place at or above which nothing can be moved anyway, relative to the root.
+    pub(super) top: CString,
+    /// Relative to that.
+    pub(super) path: CString,
+    pub(super) identity: Identity,
+}
+
 /// Where it is put.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// Where the source was copied from: nothing has been put above it since.
+    /// Where the source was copied from.
     Source,
     /// A path relative to the root, and what has to be there. Without an identity it is something that was made.
     Path(CString, Option<Identity>),
@@ -102,6 +115,8 @@ pub(super) enum Proc {
 #[derive(Debug)]
 pub(super) struct Landlock {
     pub(super) handled: RulesetAttributes,
+    /// What is handled for the first process of a PID namespace: never nothing.
+    pub(super) first: RulesetAttributes,
     /// How much of that this kernel knows.
     pub(super) bytes: usize,
     pub(super) rules: Vec<Rule>,
@@ -121,6 +136,13 @@ pub(super) enum At {
     Source(usize),
     /// A path relative to the new root.
     Path(CString),
+}
+
+impl Landlock {
+    /// Whether signals reach nobody outside.
+    pub(super) fn keeps_signals(&self) -> bool {
+        self.handled.scopes & landlock::SIGNALS != 0
+    }
 }
 
 impl Shape {

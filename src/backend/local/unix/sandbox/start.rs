@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::child::{Failure, Report, SetUp, builder_main};
+use super::child::{Failure, Passed, Report, SetUp, Stage, builder_main};
 use super::notice::{Notices, Place};
 use super::shape::Shape;
 use crate::backend::local::unix::namespace::{PidNamespace, above};
-use crate::backend::local::unix::platform::pidfd_of;
+use crate::backend::local::unix::platform::{send, wait_target};
 use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::{check, init_program, pipe, set_nonblocking};
 
@@ -39,6 +39,16 @@ pub(super) enum Refusal {
     Other(&'static str, io::Error),
 }
 
+impl Refusal {
+    /// The system's number for it, if there is one.
+    pub(super) fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Builder(error) | Self::Other(_, error) => error.raw_os_error(),
+            Self::Step(failure) => Some(failure.errno),
+        }
+    }
+}
+
 /// A function that a process begins with, and its argument.
 pub(super) type Entry = (extern "C" fn(*mut c_void) -> c_int, *mut c_void);
 
@@ -56,7 +66,6 @@ pub(super) unsafe fn run(
 ) -> Result<Option<Started>, Refusal> {
     let other = |what| move |error| Refusal::Other(what, error);
     let namespaces = shape.namespaces();
-    let ports = namespaces.map_or(0, |namespaces| namespaces.ports.len());
     let image = match namespaces {
         Some(_) => init_program::image().ok_or_else(|| {
             Refusal::Other("make a PID namespace on this kind of processor", io::ErrorKind::Unsupported.into())
@@ -68,18 +77,17 @@ pub(super) unsafe fn run(
     // Before the process is there, since it might have to wait for the thread.
     let place = (command.is_some() && !shape.telling_filter.is_empty()).then(Place::take);
     let tells = matches!(place, Some(Ok(_)));
-    let passing = if ports > 0 || tells { Some(socket_pair().map_err(other("make a pair of sockets"))?) } else { None };
-    let places = places(namespaces.map_or(0, |namespaces| namespaces.sources.len()));
-    let devices: Vec<AtomicI32> =
-        (0..namespaces.map_or(0, |namespaces| namespaces.devices.len())).map(|_| AtomicI32::new(-1)).collect();
+    let (ours, theirs) = socket_pair().map_err(other("make a pair of sockets"))?;
+    let copies = none_yet(namespaces.map_or(0, |namespaces| namespaces.sources.len()));
+    let devices = none_yet(namespaces.map_or(0, |namespaces| namespaces.devices.len()));
     let [first_stack, second_stack] = stacks;
     let set_up = SetUp {
         shape,
-        places: &places,
+        copies: &copies,
         devices: &devices,
         init: &image,
         orders: read.as_raw_fd(),
-        passing: passing.as_ref().map_or(-1, |(_, theirs)| theirs.as_raw_fd()),
+        passing: theirs.as_raw_fd(),
         tells,
         second_stack,
         command,
@@ -96,35 +104,23 @@ pub(super) unsafe fn run(
     drop(reap(builder));
     drop(read);
 
-    let init = Newborn::new(&report.init);
-    let made = Newborn::new(&report.command);
-    let outcome = match report.failure() {
-        Some(failure) => Err(Refusal::Step(failure)),
+    drop(theirs);
+
+    let mut passed = TakenOver::default();
+    let taken = passed.take(&ours);
+    let init = Newborn::new(&report.init, passed.init);
+    let made = Newborn::new(&report.command, passed.command);
+    match report.failure() {
+        Some(failure) => return Err(blame(failure, || init.as_ref().is_some_and(Newborn::ends_soon))),
         None if report.done.load(Ordering::Relaxed) == 0 => {
-            Err(Refusal::Other("build a sandbox", io::Error::other("the process that builds it was killed")))
+            return Err(Refusal::Other("build a sandbox", io::Error::other("the process that builds it was killed")));
         }
-        None => Ok(()),
-    };
-    outcome?;
-    let namespace = match &init {
-        Some(init) => {
-            set_nonblocking(orders.as_fd()).map_err(other("set a pipe up"))?;
-            let first = init.open().map_err(other("watch the first process of a sandbox"))?;
-            Some((first, orders))
-        }
-        None => None,
-    };
-    let mut listeners = Vec::new();
-    let mut listener = None;
-    if let Some((ours, theirs)) = passing {
-        drop(theirs);
-        listeners =
-            (0..ports).map(|_| receive(&ours)).collect::<io::Result<_>>().map_err(other("take a socket over"))?;
-        if report.told.load(Ordering::Relaxed) != 0 {
-            listener = Some(receive(&ours).map_err(other("take the listener of a filter over"))?);
-        }
+        None => taken.map_err(other("take descriptors over"))?,
     }
-    let notices = match (place, listener) {
+    if init.is_some() {
+        set_nonblocking(orders.as_fd()).map_err(other("set a pipe up"))?;
+    }
+    let notices = match (place, passed.filter) {
         (None, _) => None,
         // The command has that filter by now, so that nothing else will do.
         (Some(Ok(place)), Some(listener)) => Some(Ok(place.listen(listener).map_err(other("listen to a filter"))?)),
@@ -132,47 +128,103 @@ pub(super) unsafe fn run(
         (Some(Ok(_)), None) => Some(Err(io::Error::from_raw_os_error(report.not_told.load(Ordering::Relaxed)))),
     };
     let Some(made) = made else { return Ok(None) };
-    let pidfd = made.open().map_err(other("watch a process"))?;
-    let namespace = namespace.map(|(first, orders)| PidNamespace::new(first, orders));
-    if let Some(init) = init {
-        init.keep();
-    }
-    Ok(Some(Started { pid: made.keep(), pidfd, namespace, listeners, notices }))
+    let (pid, pidfd) = made.keep().map_err(other("watch a process"))?;
+    let namespace = match init.map(Newborn::keep) {
+        Some(kept) => {
+            let (_, first) = kept.map_err(other("watch the first process of a sandbox"))?;
+            Some(PidNamespace::new(first, orders))
+        }
+        None => None,
+    };
+    Ok(Some(Started { pid, pidfd, namespace, listeners: passed.ports, notices }))
 }
 
 /// The numbers that the init gives its descriptors are below this one.
 const FIRST_FREE: RawFd = 5;
 
-fn places(count: usize) -> Vec<(AtomicI32, AtomicI32)> {
-    (0..count).map(|_| (AtomicI32::new(-1), AtomicI32::new(-1))).collect()
+fn none_yet(count: usize) -> Vec<AtomicI32> {
+    (0..count).map(|_| AtomicI32::new(-1)).collect()
+}
+
+/// What is to blame for a failure.
+pub(super) fn blame(failure: Failure, first_has_ended: impl FnOnce() -> bool) -> Refusal {
+    // So the kernel says that nobody can be born any more.
+    if failure.stage == Stage::Command && failure.errno == libc::ENOMEM && first_has_ended() {
+        return Refusal::Other("build a sandbox", io::Error::other("its first process was killed"));
+    }
+    Refusal::Step(failure)
 }
 
 /// A child that nothing owns yet. It is killed and reaped if that stays so.
-struct Newborn(libc::pid_t);
+struct Newborn {
+    pid: libc::pid_t,
+    /// None if it ended before it could pass that on, or if there was no room for it here.
+    pidfd: Option<OwnedFd>,
+}
 
 impl Newborn {
-    fn new(pid: &AtomicI32) -> Option<Self> {
+    fn new(pid: &AtomicI32, pidfd: Option<OwnedFd>) -> Option<Self> {
         let pid = pid.load(Ordering::Relaxed);
-        if pid > 0 { Some(Self(pid)) } else { None }
+        if pid > 0 { Some(Self { pid, pidfd }) } else { None }
     }
 
-    /// It is our child and not reaped, so that the number means it.
-    fn open(&self) -> io::Result<OwnedFd> {
-        pidfd_of(self.0)
+    /// Whether it has ended, or does so in an instant.
+    fn ends_soon(&self) -> bool {
+        const MILLISECONDS: c_int = 100;
+        let Some(pidfd) = &self.pidfd else { return true };
+        let mut end = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which the call fills.
+        unsafe { libc::poll(&raw mut end, 1, MILLISECONDS) == 1 }
     }
 
-    fn keep(self) -> libc::pid_t {
-        let pid = self.0;
+    fn keep(mut self) -> io::Result<(libc::pid_t, OwnedFd)> {
+        let pidfd = self.pidfd.take().ok_or_else(|| io::Error::other("it was killed before it could be watched"))?;
+        let pid = self.pid;
         std::mem::forget(self);
-        pid
+        Ok((pid, pidfd))
     }
 }
 
 impl Drop for Newborn {
     fn drop(&mut self) {
-        // SAFETY: touches no memory. It is our child and not reaped, so that the number means it.
-        unsafe { libc::kill(self.0, libc::SIGKILL) };
-        drop(reap(self.0));
+        let by_number = (libc::P_PID, self.pid.unsigned_abs());
+        let target = self.pidfd.as_ref().and_then(|pidfd| wait_target(pidfd.as_raw_fd())).unwrap_or(by_number);
+        // Whoever is no child of ours, or not any more, is a stranger.
+        if matches!(wait(target, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT), Ok(None)) {
+            match &self.pidfd {
+                // It fails only if the child has ended meanwhile.
+                Some(pidfd) => drop(send(pidfd, libc::SIGKILL)),
+                // SAFETY: touches no memory.
+                None => drop(check(unsafe { libc::kill(self.pid, libc::SIGKILL) })),
+            }
+        }
+        // How it ended is not asked for.
+        drop(wait(target, libc::WEXITED));
+    }
+}
+
+/// What the processes of a sandbox have passed on.
+#[derive(Default)]
+struct TakenOver {
+    ports: Vec<OwnedFd>,
+    filter: Option<OwnedFd>,
+    init: Option<OwnedFd>,
+    command: Option<OwnedFd>,
+}
+
+impl TakenOver {
+    /// Takes all that there is.
+    fn take(&mut self, from: &OwnedFd) -> io::Result<()> {
+        while let Some((what, fd)) = receive(from)? {
+            match what {
+                what if what == Passed::Port as u8 => self.ports.push(fd),
+                what if what == Passed::Filter as u8 => self.filter = Some(fd),
+                what if what == Passed::Init as u8 => self.init = Some(fd),
+                what if what == Passed::Command as u8 => self.command = Some(fd),
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -183,16 +235,15 @@ fn reap(pid: libc::pid_t) -> io::Result<()> {
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: as above.
+    // SAFETY: the array has room for the two descriptors.
     check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
     // SAFETY: the call returned two new descriptors that nobody else owns.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// Takes one descriptor from a message.
-fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
+/// Takes one descriptor from a message, and what it is. None if there is no message.
+fn receive(from: &OwnedFd) -> io::Result<Option<(u8, OwnedFd)>> {
     let mut byte = [0_u8; 1];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0_u64; 4];
@@ -206,14 +257,24 @@ fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the message points to buffers of ours, whose sizes it tells.
     let received = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut message, flags) };
-    check(c_int::try_from(received).unwrap_or(-1))?;
-    // SAFETY: the kernel has filled the structure and what it points to.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        // The kernel put a new descriptor there, which nobody else owns.
-        Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()))
+    match check(c_int::try_from(received).unwrap_or(-1)) {
+        // Whoever would send has closed its end.
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
     }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        // The kernel had no number for it.
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    // SAFETY: the kernel has filled the structure and what it points to.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    // SAFETY: as above; if there is a header, it is whole.
+    if header.is_null() || unsafe { (*header).cmsg_type } != libc::SCM_RIGHTS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // SAFETY: the kernel put a new descriptor there, which nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()) };
+    Ok(Some((byte[0], fd)))
 }

@@ -61,17 +61,22 @@ const EPERM: u32 = REFUSE | libc::EPERM as u32;
 const KINDS: [Sockets; 4] = [Sockets::Open, Sockets::Pairs, Sockets::Loopback, Sockets::LoopbackAndUnix];
 
 fn programs() -> impl Iterator<Item = (FilterPlan, Vec<Instruction>)> {
-    KINDS.into_iter().flat_map(|sockets| {
-        [false, true].map(|refuse_metadata| {
-            let plan = FilterPlan { sockets, refuse_metadata };
-            (plan, program(plan))
-        })
-    })
+    let plans = KINDS.into_iter().flat_map(|sockets| {
+        [
+            (false, Others::Hidden),
+            (true, Others::Hidden),
+            (true, Others::InSight),
+            (false, Others::InReach),
+            (true, Others::InReach),
+        ]
+        .map(|(refuse_metadata, others)| FilterPlan { sockets, refuse_metadata, others })
+    });
+    plans.map(|plan| (plan, program(plan)))
 }
 
 /// The verdict on a socket of this family and kind, with and without flags beside the kind.
 fn socket(sockets: Sockets, number: libc::c_long, family: c_int, kind: c_int) -> u32 {
-    let program = program(FilterPlan { sockets, refuse_metadata: false });
+    let program = program(FilterPlan { sockets, refuse_metadata: false, others: Others::Hidden });
     let verdicts = [0, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK].map(|flags| {
         // The upper halves of the arguments mean nothing to the kernel.
         let family = family as u64 | 0xdead_beef_0000_0000;
@@ -116,7 +121,7 @@ fn exactly_the_listed_calls_are_refused_whatever_their_arguments() {
     let mut refused: BTreeSet<u32> = REFUSED.iter().map(|number| *number as u32).collect();
     #[cfg(target_arch = "x86_64")]
     refused.extend(REFUSED_X86.iter().map(|number| *number as u32));
-    let program = program(FilterPlan { sockets: Sockets::Open, refuse_metadata: false });
+    let program = program(FilterPlan { sockets: Sockets::Open, refuse_metadata: false, others: Others::Hidden });
     let looked_into = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_unshare, libc::SYS_ioctl, libc::SYS_socket];
     for number in 0..700_u32 {
         if looked_into.contains(&libc::c_long::from(number)) {
@@ -222,13 +227,13 @@ fn sockets_are_those_of_the_policy() {
     }
     for number in [libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
         for (sockets, allowed) in [Open, Pairs, Loopback, LoopbackAndUnix].into_iter().zip([true, false, true, true]) {
-            let program = program(FilterPlan { sockets, refuse_metadata: false });
+            let program = program(FilterPlan { sockets, refuse_metadata: false, others: Others::Hidden });
             assert_eq!(run(&program, call(number, &[3, 4, 5])) == ALLOW, allowed, "{sockets:?} {number}");
         }
     }
     for number in [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_shutdown, libc::SYS_getsockopt] {
         for sockets in KINDS {
-            let program = program(FilterPlan { sockets, refuse_metadata: false });
+            let program = program(FilterPlan { sockets, refuse_metadata: false, others: Others::Hidden });
             assert_eq!(run(&program, call(number, &[3])), ALLOW, "a connected pair is of use");
         }
     }
@@ -264,5 +269,70 @@ fn a_program_that_tells_differs_in_what_makes_sockets_and_allows_no_more() {
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_TSYNC;
         let another = call(libc::SYS_seccomp, &[1, flags | 0xffff_ffff_0000_0000]);
         assert_eq!(run(&telling, another), REFUSE | libc::EBUSY as u32);
+    }
+}
+
+#[test]
+fn others_are_left_alone_where_they_are_not_hidden() {
+    let user = 2;
+    for (plan, program) in programs() {
+        let refused = |refuses: bool| if refuses { EPERM } else { ALLOW };
+        let seen = refused(plan.others != Others::Hidden);
+        for number in others::SHARED {
+            assert_eq!(run(&program, call(*number, &[0; 6])), seen, "{number}");
+        }
+        for number in others::OF_A_PROCESS {
+            assert_eq!(run(&program, call(*number, &[4711, 1, 1])), seen, "{number}");
+            assert_eq!(run(&program, call(*number, &[1 << 32, 1, 1])), ALLOW, "{number}: of its own");
+        }
+        for (number, whole_user) in [(libc::SYS_setpriority, user), (libc::SYS_ioprio_set, 3)] {
+            for (which, who, expected) in
+                [(1, 4711, seen), (whole_user, 0, seen), (whole_user, 1000, seen), (1, 0, ALLOW)]
+            {
+                assert_eq!(run(&program, call(number, &[which, who, 5])), expected, "{number} {which} {who}");
+            }
+        }
+    }
+}
+
+#[test]
+fn signals_reach_the_own_group_alone_where_nothing_else_keeps_them() {
+    for (plan, program) in programs() {
+        let outside = if plan.others == Others::InReach { EPERM } else { ALLOW };
+        for pid in [4711, u64::MAX, -4711_i64 as u64, 0xffff_ffff, 1] {
+            assert_eq!(run(&program, call(libc::SYS_kill, &[pid, 9])), outside, "{pid:#x}");
+            assert_eq!(run(&program, call(libc::SYS_kill, &[pid, 0])), ALLOW, "no signal");
+            assert_eq!(run(&program, call(libc::SYS_tkill, &[pid, 9])), outside);
+            assert_eq!(run(&program, call(libc::SYS_tgkill, &[pid, pid, 9])), outside);
+            assert_eq!(run(&program, call(libc::SYS_rt_sigqueueinfo, &[pid, 9, 1])), outside);
+            assert_eq!(run(&program, call(libc::SYS_rt_tgsigqueueinfo, &[pid, pid, 9, 1])), outside);
+            assert_eq!(run(&program, call(libc::SYS_pidfd_send_signal, &[pid, 9, 0, 0])), outside);
+        }
+        assert_eq!(run(&program, call(libc::SYS_kill, &[0xdead_0000_0000, 9])), ALLOW, "the own group");
+        // Input that arrives could signal whoever is said to own the descriptor.
+        for command in [8, 10, 15] {
+            assert_eq!(run(&program, call(libc::SYS_fcntl, &[3, 1 << 32 | command, 4711])), outside, "{command}");
+        }
+        for request in [0x8901, 0x8902] {
+            assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, request, 0])), outside, "{request:#x}");
+        }
+        for command in [0, 1, 2, 3, 4, 5, 6, 9, 1030, 1033] {
+            assert_eq!(run(&program, call(libc::SYS_fcntl, &[3, command, 0])), ALLOW, "{command}");
+        }
+    }
+}
+
+#[test]
+fn file_systems_change_nothing_by_requests_on_what_is_open_for_reading() {
+    for (plan, program) in programs() {
+        let expected = if plan.refuse_metadata { EPERM } else { ALLOW };
+        // Subvolumes and snapshots; a file that is pinned; verity, a policy of encryption and its keys; attributes of FAT.
+        for request in [0x5000_940e_u64, 0x5000_9417, 0x5000_940f, 0x4004_f50d, 0x4080_6685, 0x800c_6613, 0x4004_7211] {
+            assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, request])), expected, "{request:#x}");
+        }
+        // The flags and the size of a block are only read.
+        for request in [0x8008_6601, 0x2, 0x5421] {
+            assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, request])), ALLOW, "{request:#x}");
+        }
     }
 }

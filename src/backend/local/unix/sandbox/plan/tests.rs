@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::backend::local::unix::sandbox::probe;
-use crate::sandbox::{BoundEntry, Class, Existing};
+use crate::sandbox::{BoundEntry, Class, Existing, Origin};
 
 const NAMES: [&str; 2] = ["a", "b"];
 

@@ -120,3 +120,34 @@ fn settings_of_the_system_are_blamed_only_for_what_they_refuse() {
         assert!(!remedy.contains("AppArmor") && !remedy.contains("system setting user"), "{refusal:?}: {remedy}");
     }
 }
+
+#[test]
+fn without_namespaces_an_older_landlock_will_do_and_a_missing_one_is_named() {
+    let cause = Cause::new("they are switched off", "switch them on");
+    let bare = |landlock| Kernel { mode: Mode::Bare, no_namespaces: Some(cause.clone()), landlock, ..full() };
+    let open = Bound { root: Some(Access::Write), class: Class::FullWrite, ..read_only() };
+    for (version, reads, writes) in
+        [(None, false, false), (Some(2), false, false), (Some(3), true, false), (Some(4), true, true)]
+    {
+        for (bound, held) in [(read_only(), reads), (open.clone(), writes)] {
+            match bare(version).assess(&bound, NONE, true) {
+                Ok(Enforcement { level: Level::Partial(gaps), .. }) if held => {
+                    assert!(gaps.iter().any(|gap| gap.contains("signals reach only the process group")), "{gaps:?}");
+                }
+                Err(SandboxError::Unavailable { cause, remedy: Some(remedy) }) if !held => {
+                    assert!(cause.contains("they are switched off") && cause.contains("Landlock of ABI"), "{cause}");
+                    assert!(remedy.starts_with("switch them on, or use a kernel from"), "{remedy}");
+                }
+                other => panic!("{version:?}: {other:?}"),
+            }
+        }
+    }
+    let (gap, _) = refused(&bare(Some(6)), &read_only(), NONE);
+    assert!(!gap.contains("signals"), "Landlock lets them go within the sandbox: {gap}");
+}
+
+#[test]
+fn named_pipes_are_part_of_what_mounts_alone_do_not_hold() {
+    let (gap, _) = refused(&Kernel { landlock: None, ..full() }, &read_only(), HOST);
+    assert!(gap.contains("named pipes"), "{gap}");
+}

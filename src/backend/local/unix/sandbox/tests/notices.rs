@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::*;
 use crate::backend::local::unix::child::errno;
-use crate::backend::local::unix::sandbox::filter::{FilterPlan, Sockets, telling_program};
+use crate::backend::local::unix::sandbox::filter::{FilterPlan, Others, Sockets, telling_program};
 
 #[tokio::test]
 async fn refused_sockets_are_counted_however_the_sandbox_is_built() {
@@ -43,7 +43,8 @@ fn in_child(run: impl FnOnce() -> c_int) -> c_int {
 
 #[test]
 fn once_a_listener_is_closed_nobody_can_take_its_part_and_all_is_refused() {
-    let filter = telling_program(FilterPlan { sockets: Sockets::Pairs, refuse_metadata: false });
+    let filter =
+        telling_program(FilterPlan { sockets: Sockets::Pairs, refuse_metadata: false, others: Others::Hidden });
     let tell_all = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF }];
     let behind = |run: &dyn Fn() -> c_int| {
         in_child(|| {
