@@ -21,6 +21,7 @@ mod evidence;
 mod files;
 mod keys;
 mod managed;
+mod more;
 mod network;
 mod orders;
 mod others;
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Vec<Row> {
         calls::rows(),
         peers::rows(),
         evidence::rows(),
+        more::rows(),
     ];
     parts.into_iter().flatten().collect()
 }
