@@ -126,8 +126,8 @@
 //! # How strong the sandbox is
 //!
 //! A request that asks for a [sandbox](sandbox) runs in it, or is refused with a typed error; it never runs without it. On
-//! Linux, what is outside the workspace and the network stand behind two walls each; the report of each process says what is
-//! enforced. On macOS and Windows a sandbox is partial, and the executor's owner has to accept that; what it cannot enforce
+//! Linux, what is outside the workspace and a network that is restricted stand behind two walls each; the report of each
+//! process says what is enforced. On macOS and Windows a sandbox is partial, and the executor's owner has to accept that; what it cannot enforce
 //! there is refused. What it does not protect against is on a page of the guide.
 #![cfg_attr(doc, doc = "[That page](guide::sandbox) also has the fall-backs of older kernels.")]
 //!

@@ -56,7 +56,7 @@
 //!
 //! | Linux has | and the sandbox is |
 //! | --- | --- |
-//! | user namespaces or `CAP_SYS_ADMIN`, Landlock of ABI 3 (Linux 6.2) and seccomp | full: what is outside the roots, and the network, stand behind two walls each |
+//! | user namespaces or `CAP_SYS_ADMIN`, Landlock of ABI 3 (Linux 6.2) and seccomp | full: what is outside the roots stands behind two walls, and so does the network, but behind one where a process has a loopback interface of its own |
 //! | no namespaces | with the owner's consent partial, and only without deny entries, workspace roots and minimal reads; else refused. It takes Landlock of ABI 3, or of ABI 4 (Linux 6.7) where only the network is restricted. Before ABI 6 (Linux 6.12) a process can signal its own process group only, so that `kill` of a child or `abort` do not do what they should. Queues, semaphores and shared memory of System V, and message queues, cannot be used |
 //! | no Landlock | with the owner's consent partial: one wall instead of two, and none before named pipes of the host that the user may write to |
 //! | no seccomp | refused |
@@ -71,6 +71,9 @@
 //! holds no match yet. What is in it can be. Where this concerns more than 16,384 directories, the start is refused. Every process
 //! has a `/dev` and a `/proc` of its own: an entry for something there means nothing, and a denial is refused. Only below
 //! `/dev/shm`, which is empty at first, what entries and workspace roots name is the host's. `/sys` is not writable unless all is.
+//!
+//! A command on a terminal has it as `/dev/tty` and as its streams, with job control, its size and its keys. It has no name in
+//! the sandbox, so that `tty` says that there is none.
 //!
 //! ## macOS
 //!

@@ -59,7 +59,7 @@ impl SandboxIntent {
     }
 
     /// Adds a workspace root.
-    pub fn root(mut self, root: PathUri) -> Self {
+    pub fn workspace_root(mut self, root: PathUri) -> Self {
         match &mut self.policy_context {
             Some(context) => context.workspace_roots.push(root),
             None => self.workspace_roots.push(root),

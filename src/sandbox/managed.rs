@@ -13,7 +13,8 @@ pub struct ManagedNetworkFacts {
     /// Whether the process may listen on loopback itself. On Linux it always may: its loopback interface is its own, and
     /// nobody else reaches what it listens on.
     pub allow_local_binding: bool,
-    /// Paths of local sockets that it may use.
+    /// Paths of local sockets that it may use. On Linux it reaches none of them: only
+    /// [all of them](Self::dangerously_allow_all_unix_sockets) can be allowed.
     pub allow_unix_sockets: Vec<String>,
     /// Whether it may use any local socket.
     pub dangerously_allow_all_unix_sockets: bool,

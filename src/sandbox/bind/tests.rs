@@ -147,7 +147,7 @@ fn roots_come_from_the_intent_and_never_from_its_directory() {
     let bound = bind(&fake, &SandboxIntent::workspace_write([]).cwd(uri("/srv/w")));
     assert_access(&bound, &[("/srv/w", Some(Read))]);
     assert_eq!(bound.cwd.as_deref(), Some(Path::new("/srv/w")));
-    let bound = bind(&fake, &workspace().root(uri("/srv/out")).root(uri("/srv/none")));
+    let bound = bind(&fake, &workspace().workspace_root(uri("/srv/out")).workspace_root(uri("/srv/none")));
     assert_access(&bound, &[("/srv/out/x", Some(Write)), ("/srv/w", Some(Write)), ("/srv/none", Some(Read))]);
     assert_eq!(bound.workspace_roots.len(), 2);
     let mut context = workspace();
@@ -188,7 +188,7 @@ fn an_owner_protects_more_names() {
 fn a_git_file_protects_the_directory_that_it_names() {
     let fake =
         FakePaths::new(&["/srv/main/.git/worktrees/w/"]).text("/srv/w/.git", "gitdir: ../main/.git/worktrees/w\n");
-    let both = workspace().root(uri("/srv/main"));
+    let both = workspace().workspace_root(uri("/srv/main"));
     let git_dir = Path::new("/srv/main/.git/worktrees/w");
     let bound = bind(&fake, &both);
     let name = bound.protected.iter().find(|name| name.path == Path::new("/srv/w/.git")).unwrap();
@@ -202,7 +202,7 @@ fn a_git_file_protects_the_directory_that_it_names() {
     let fake = FakePaths::new(&["/root/s", "/usr/bin/"]).text("/srv/w/.git", "gitdir: /root");
     assert_access(&bind(&fake, &SandboxIntent::minimal_write([uri("/srv/w")])), &[("/root/s", None)]);
     let fake = FakePaths::new(&["/srv/x/"]).text("/srv/w/.git", "gitdir: /");
-    let bound = bind(&fake, &SandboxIntent::no_network().root(uri("/srv/w")).deny(uri("/srv/x")));
+    let bound = bind(&fake, &SandboxIntent::no_network().workspace_root(uri("/srv/w")).deny(uri("/srv/x")));
     assert!(bound.entries.iter().all(|entry| entry.path.parent().is_some()), "{bound:?}");
     assert_access(&bound, &[("/srv/y", Some(Write)), ("/srv/w/.git", Some(Read))]);
     let fake = FakePaths::new(&["/srv/w/l -> /srv/g", "/srv/g/"]).text("/srv/w/.git", "gitdir: l");
@@ -273,7 +273,7 @@ fn nothing_hangs_on_an_exchangeable_link_to_the_root_directory() {
         workspace().write(uri("/srv/w/cache")),
         workspace().write(uri("/srv/w/round")),
         workspace().write_below_roots("cache"),
-        workspace().root(uri("/srv/w/cache")),
+        workspace().workspace_root(uri("/srv/w/cache")),
         workspace().read(uri("/srv/w/cache")),
         SandboxIntent::minimal_write([uri("/srv/w")]).read(uri("/srv/w/cache")),
         workspace().deny(uri("/srv/w/cache")),
@@ -338,7 +338,7 @@ fn a_subpath_that_leaves_allows_nothing_and_denies_everything() {
 #[test]
 fn a_directory_for_temporary_files_is_the_executors_or_a_fitting_one() {
     let fake = machine();
-    let tmpdir = SandboxIntent::read_only().root(uri("/srv/w")).entry(Entry::special(Special::Tmpdir, Write));
+    let tmpdir = SandboxIntent::read_only().workspace_root(uri("/srv/w")).entry(Entry::special(Special::Tmpdir, Write));
     assert_access(&bind(&fake, &tmpdir), &[("/tmp/mine", Some(Write)), ("/tmp", Some(Read))]);
     for (listed, accepted) in [
         ("/srv/out", true),

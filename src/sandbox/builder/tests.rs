@@ -45,7 +45,7 @@ fn presets_are_the_profiles_of_the_wire() {
 #[test]
 fn methods_adapt_a_preset() {
     let intent = SandboxIntent::workspace_write([])
-        .root(uri("file:///w"))
+        .workspace_root(uri("file:///w"))
         .cwd(uri("file:///w"))
         .read(uri("file:///r"))
         .write(uri("file:///x"))
@@ -101,7 +101,7 @@ fn an_exception_to_an_open_profile_keeps_the_rest_open() {
 fn the_context_that_counts_is_the_one_that_changes() {
     let json = SandboxIntent::read_only().to_json();
     let json = json.replacen('{', r#"{"policyContext":{"workspaceRoots":[]},"#, 1);
-    let intent = SandboxIntent::from_json(&json).unwrap().root(uri("file:///w")).cwd(uri("file:///c"));
+    let intent = SandboxIntent::from_json(&json).unwrap().workspace_root(uri("file:///w")).cwd(uri("file:///c"));
     assert_eq!(intent.effective_roots(), [uri("file:///w")]);
     assert_eq!(intent.effective_cwd(), Some(&uri("file:///c")));
     assert!(intent.workspace_roots.is_empty() && intent.cwd.is_none());

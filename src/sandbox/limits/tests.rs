@@ -19,7 +19,7 @@ fn uri(path: &str) -> PathUri {
 fn intent(entries: Vec<Entry>, roots: usize) -> SandboxIntent {
     let file_system = FileSystemPolicy::Restricted { entries, glob_scan_max_depth: None };
     let intent = SandboxIntent::new(PermissionProfile::Managed { file_system, network: NetworkPolicy::Restricted });
-    (0..roots).fold(intent, |intent, root| intent.root(uri(&format!("/r/{root}"))))
+    (0..roots).fold(intent, |intent, root| intent.workspace_root(uri(&format!("/r/{root}"))))
 }
 
 fn read(path: &str) -> Entry {

@@ -74,7 +74,7 @@ async fn a_link_that_leads_elsewhere_later_is_bound_anew() {
 async fn a_writable_directory_that_becomes_a_link_to_the_root_directory_gives_nothing() {
     let scene = Scene::new();
     let cache = scene.w.join("cache");
-    for intent in [scene.ww().write(uri(&cache)), scene.ww().root(uri(&cache))] {
+    for intent in [scene.ww().write(uri(&cache)), scene.ww().workspace_root(uri(&cache))] {
         fs::create_dir(&cache).unwrap();
         let files = under(intent.clone());
         write(&*files, cache.join("f"), "x").await.unwrap();

@@ -19,7 +19,7 @@ fn access() -> impl Strategy<Value = Access> {
 fn intent(entries: Vec<Entry>, roots: &[String]) -> SandboxIntent {
     let file_system = FileSystemPolicy::Restricted { entries, glob_scan_max_depth: None };
     let intent = SandboxIntent::new(PermissionProfile::Managed { file_system, network: NetworkPolicy::Restricted });
-    roots.iter().fold(intent, |intent, root| intent.root(uri(root)))
+    roots.iter().fold(intent, |intent, root| intent.workspace_root(uri(root)))
 }
 
 fn entry((path, access, skip_missing): (String, Access, bool)) -> Entry {

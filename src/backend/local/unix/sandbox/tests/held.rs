@@ -152,12 +152,12 @@ async fn a_workspace_in_shared_memory_is_one() {
     for kernel in kernels_with_mounts() {
         for base in [SandboxIntent::read_only(), SandboxIntent::minimal_read([]), SandboxIntent::disabled()] {
             let open = base == SandboxIntent::disabled();
-            let intent = base.root(uri(&root)).write(uri(&root)).deny(uri(&secret));
+            let intent = base.workspace_root(uri(&root)).write(uri(&root)).deny(uri(&secret));
             let (_, output) = run(&kernel, &bind(&intent), &root, script).await;
             assert_eq!(managed(&output, &words), ["made", "read", "own"], "{open} {kernel:?}: {output}");
             assert!(output.ends_with("\n2\n"), "that of the workspace, and its own: {output}");
         }
-        let bound = bind(&SandboxIntent::read_only().root(uri(&root)));
+        let bound = bind(&SandboxIntent::read_only().workspace_root(uri(&root)));
         let (_, output) = run(&kernel, &bound, &root, script).await;
         assert_eq!(managed(&output, &words), ["read", "secret", "own"], "{kernel:?}: {output}");
         assert!(!std::fs::exists("/dev/shm/own").unwrap(), "it is not the host's");
