@@ -47,7 +47,7 @@ pub(super) async fn intent(
             let intent = SandboxIntent::from_json(&text)
                 .map_err(|error| Failure::Reason(format!("{policy:?}: {}", explain(&error))))?;
             // What the file says counts, unless there is something to add.
-            roots.into_iter().fold(intent, SandboxIntent::root)
+            roots.into_iter().fold(intent, SandboxIntent::workspace_root)
         }
     };
     Ok(match (intent.effective_cwd(), cwd) {

@@ -161,7 +161,7 @@ async fn threads_that_wait_for_more_to_do_are_bounded_for_all_policies_together(
             })
         };
         let (one, other) = tokio::join!(wait(), wait());
-        (one.unwrap(), other.unwrap());
+        one.and(other).unwrap();
         made.push(crew);
     }
     // Until none of them is busy.

@@ -12,8 +12,7 @@ async fn calls_do_what_is_meant() {
     for seed in seeds(60) {
         let scene = Scene::new(seed, false);
         let Ok(meaning) = scene.meaning() else { continue };
-        let mut config = LocalFileSystemConfig::default();
-        config.temp_dir = Some(scene.temp.clone());
+        let config = LocalFileSystemConfig::default().temp_dir(&scene.temp);
         let files = view(LocalFileSystem::new(config), scene.intent.clone());
         for path in scene.paths() {
             let Ok(led) = lead(&clean(&path)) else { continue };
