@@ -12,7 +12,14 @@ use crate::{Environment, ExecRequest, Local, LocalConfig};
 #[derive(Debug)]
 struct Marks {
     level: Level,
-    asked: Mutex<Vec<(Arc<Bound>, Option<ManagedNetworkFacts>, PathBuf)>>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    bound: Arc<Bound>,
+    managed: Option<ManagedNetworkFacts>,
+    cwd: PathBuf,
 }
 
 impl Marks {
@@ -27,7 +34,8 @@ impl SandboxEnforcer for Marks {
     }
 
     fn prepare(&self, start: &SandboxedStart<'_>) -> Result<SandboxPlan, SandboxError> {
-        self.asked.lock().unwrap().push((Arc::clone(start.bound), start.managed.cloned(), start.cwd.to_owned()));
+        let (bound, managed, cwd) = (Arc::clone(start.bound), start.managed.cloned(), start.cwd.to_owned());
+        self.asked.lock().unwrap().push(Asked { bound, managed, cwd });
         let enforcement = Enforcement::new(self.level.clone(), vec!["env".into()], Vec::new());
         SandboxPlan::launcher(["/usr/bin/env", "MARK=in a sandbox"], enforcement)
     }
@@ -69,14 +77,13 @@ async fn a_launcher_starts_what_is_to_be_in_a_sandbox_and_nothing_else() {
     assert_eq!(output.stdout.to_text(), "in a sandbox\n");
     assert_eq!(output.status.code(), Some(3));
     assert!(handle.denial().is_some_and(|denial| denial.denied), "its output says so");
-    let asked = enforcer.asked.lock().unwrap();
-    let [(bound, facts, cwd)] = &asked[..] else { panic!("asked {} times", asked.len()) };
+    let asked = enforcer.asked.lock().unwrap().clone();
+    let [Asked { bound, managed: facts, cwd }] = &asked[..] else { panic!("asked {} times", asked.len()) };
     assert_eq!(
         (bound.network, facts.as_ref(), cwd.as_path()),
         (NetworkPolicy::Restricted, Some(&managed), Path::new("/"))
     );
     assert!(bound.can_read(Path::new("/etc")) && !bound.can_write(Path::new("/etc")));
-    drop(asked);
     place.close().await;
 }
 
