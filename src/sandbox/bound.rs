@@ -207,7 +207,18 @@ pub(crate) trait KeepsOwn: std::fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// If the intent asks for just that, or they cannot be made where somebody else could make them.
-    fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError>;
+    fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError>;
+}
+
+/// What to do about own directories that do not exist, and that somebody in the sandbox could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingOwn {
+    /// They are made: what exists can be taken from a process.
+    Make,
+    /// Their paths are denied, which is enough for whoever asks about paths.
+    Deny,
+    /// Nothing: nobody is let in.
+    Leave,
 }
 
 /// Which of the cheap ways will do.

@@ -33,8 +33,8 @@ mod violation;
 
 pub use crate::backend::local::enforcer::{NativeEnforcer, SandboxEnforcer, SandboxPlan, SandboxedStart};
 
-pub(crate) use self::bound::KeepsOwn;
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};
+pub(crate) use self::bound::{KeepsOwn, MissingOwn};
 pub use self::denial::{Denial, DenialWatch, Evidence};
 pub use self::enforcement::{Enforcement, Level};
 pub use self::error::SandboxError;

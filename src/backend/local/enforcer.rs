@@ -1,12 +1,13 @@
 //! Who makes the sandboxes of a local place: the trait, what it is given and what it gives, and the one of this system.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::os;
 use super::spawn::LaunchPlan;
+use crate::env_policy::EnvMap;
 use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxSettings};
 
 /// Makes the sandboxes of the processes of a [`Local`](crate::Local) place.
@@ -24,7 +25,7 @@ use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxBack
 /// - Calls about files are not its business: the place decides them itself.
 ///
 /// ```
-/// use std::ffi::OsString;
+/// use std::ffi::{OsStr, OsString};
 /// use std::sync::Arc;
 ///
 /// use longarm::sandbox::{
@@ -106,6 +107,10 @@ impl SandboxPlan {
     /// is to execute the command in its own place, or to pass its exit code on. What it says of a command that cannot
     /// be executed is an exit, and no error of the start.
     ///
+    /// It runs before there is a sandbox, and who sends a request chooses its variables. Those by which the system's loader and
+    /// shells take code from elsewhere (`LD_…`, `DYLD_…`, `GLIBC_TUNABLES`, `GCONV_PATH`, `LOCPATH`, `BASH_ENV`) are refused, unless
+    /// they are those of the place; no other one may make it do something else, so it should not be a script.
+    ///
     /// # Errors
     ///
     /// [`SandboxError::Preparation`] if there is no program, or its path is not absolute: which program enforces a sandbox must
@@ -153,8 +158,9 @@ impl SandboxPlan {
     ///
     /// # Errors
     ///
-    /// [`SandboxError::Unavailable`] if the command is to have another name than that of its program, which a launcher cannot give it.
-    pub(super) fn apply(self, plan: &mut LaunchPlan) -> Result<(), SandboxError> {
+    /// [`SandboxError::Unavailable`] if the command is to have another name than that of its program, which a launcher cannot
+    /// give it, or variables that would have the launcher do something else.
+    pub(super) fn apply(self, plan: &mut LaunchPlan, base_env: &EnvMap) -> Result<(), SandboxError> {
         match self.way {
             Way::Native(native) => plan.sandbox = Some(native),
             Way::Launcher(launcher) => {
@@ -164,6 +170,16 @@ impl SandboxPlan {
                         "send no `arg0`",
                     ));
                 }
+                let differs = |name: &&OsString| is_of_the_loader(name) && plan.env.get(*name) != base_env.get(*name);
+                if let Some(name) = plan.env.keys().find(differs) {
+                    return Err(SandboxError::unavailable(
+                        format!(
+                            "the executor starts sandboxed commands by a launcher, and {} would have that load code from elsewhere",
+                            name.display()
+                        ),
+                        "do not send that variable",
+                    ));
+                }
                 let argv = launcher.iter().cloned().chain(std::mem::take(&mut plan.argv)).collect();
                 plan.program.clone_from(&launcher[0]);
                 plan.argv = argv;
@@ -171,6 +187,15 @@ impl SandboxPlan {
         }
         Ok(())
     }
+}
+
+/// Whether a variable makes programs load code, or have other rules for it, before they do anything.
+fn is_of_the_loader(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let begins = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    begins(b"LD_")
+        || begins(b"DYLD_")
+        || [b"GLIBC_TUNABLES".as_slice(), b"GCONV_PATH", b"LOCPATH", b"BASH_ENV"].contains(&name)
 }
 
 /// The enforcer of the system: namespaces, Landlock and seccomp on Linux, Seatbelt on macOS, a restricted token and a job

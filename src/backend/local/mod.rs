@@ -200,7 +200,7 @@ impl ExecBackend for Local {
             if let Some(prepared) = prepared {
                 plan.names = prepared.held.map(|held| self.spawner.keep(held, self.config.sandbox.violations.clone()));
                 plan.real_cwd = Some(prepared.cwd);
-                prepared.plan.apply(&mut plan)?;
+                prepared.plan.apply(&mut plan, &self.config.base_env)?;
                 sandboxed.insert(prepared.sandboxed).hold(plan.names.clone());
                 sandbox_type = prepared.sandbox_type;
             }

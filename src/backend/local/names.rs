@@ -52,6 +52,8 @@ pub(super) enum Unheld {
     LargerRepository,
     /// We may not write there, but a process with our rights could change that.
     Unwritable,
+    /// The file system has no call for it.
+    Unsupported,
     /// It should have been possible.
     Failed(String),
 }
@@ -68,6 +70,7 @@ impl fmt::Display for Unheld {
             Self::Chosen => "the executor makes no placeholders",
             Self::LargerRepository => "no placeholder is made within a larger repository",
             Self::Unwritable => "the directory that it is in cannot be written to",
+            Self::Unsupported => "its file system cannot give a directory a name without taking that of another one",
             Self::Failed(why) => why,
         })
     }

@@ -14,7 +14,7 @@ use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
     Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _, Level,
-    ManagedNetworkFacts, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
+    ManagedNetworkFacts, MissingOwn, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
 };
 use crate::status::ExitStatus;
 
@@ -156,7 +156,11 @@ impl Work {
     fn bind(&self) -> Result<Bound, SandboxError> {
         let temp_dir = os::temporary_directories(&self.config.base_env).1;
         let mut bound = self.intent.bind(&Facts::host(&self.config.sandbox, &temp_dir))?;
-        self.placeholders.keep_own(&mut bound)?;
+        let missing = match self.hold {
+            Hold::Names => MissingOwn::Make,
+            Hold::Nothing => MissingOwn::Leave,
+        };
+        self.placeholders.keep_own(&mut bound, missing)?;
         Ok(bound)
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::sandbox::{Bound, KeepsOwn, MissingProtected, NameChange, ProtectedName, SandboxError};
+use crate::sandbox::{Bound, KeepsOwn, MissingOwn, MissingProtected, NameChange, ProtectedName, SandboxError};
 
 /// The names of one executor.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Placeholders {
 
 /// There is no state that a process could forge.
 impl KeepsOwn for Placeholders {
-    fn keep_own(&self, _bound: &mut Bound) -> Result<(), SandboxError> {
+    fn keep_own(&self, _bound: &mut Bound, _missing: MissingOwn) -> Result<(), SandboxError> {
         Ok(())
     }
 }

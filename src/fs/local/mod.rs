@@ -59,7 +59,7 @@ use super::{
 };
 use crate::error::Unsupported;
 use crate::path_uri::PathUri;
-use crate::sandbox::{Bound, KeepsOwn, SandboxError, SandboxIntent};
+use crate::sandbox::{Bound, KeepsOwn, MissingOwn, SandboxError, SandboxIntent};
 
 /// The files of this machine. See the [module documentation](self). All calls must be made within a tokio runtime with its
 /// I/O and time drivers enabled.
@@ -103,7 +103,7 @@ impl LocalFileSystem {
 
     /// Takes the executor's own directories out of what an intent allows. May block.
     fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError> {
-        self.own.as_ref().map_or(Ok(()), |own| own.keep_own(bound))
+        self.own.as_ref().map_or(Ok(()), |own| own.keep_own(bound, MissingOwn::Deny))
     }
 
     /// Waits until no call runs.

@@ -121,6 +121,21 @@ async fn a_launcher_gives_no_other_name() {
     place.close().await;
 }
 
+#[tokio::test]
+async fn a_launcher_takes_no_code_from_where_a_request_says() {
+    let place = environment(&Marks::new(Level::Full), SandboxSettings::default());
+    for name in ["LD_PRELOAD", "BASH_ENV"] {
+        let request = print_mark().env(name, "/nowhere/of-the-request").sandbox(SandboxIntent::read_only());
+        let refusal = place.spawn(request).await.unwrap_err();
+        assert!(matches!(&refusal, SpawnError::Sandbox(SandboxError::Unavailable { .. })), "{refusal}");
+        assert!(refusal.to_string().contains(name), "{refusal}");
+        assert!(!refusal.to_string().contains("of-the-request"), "values are not shown: {refusal}");
+        // Without a sandbox there is no launcher.
+        collect(place.spawn(print_mark().env(name, "")).await.unwrap()).await;
+    }
+    place.close().await;
+}
+
 #[test]
 fn a_launcher_is_named_by_its_place() {
     let plan = |launcher: &[&str]| SandboxPlan::launcher(launcher, Enforcement::NONE);

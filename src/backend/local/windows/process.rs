@@ -66,11 +66,12 @@ impl Child {
         true
     }
 
-    /// Whether something has to be removed once the last member of the group has ended: the system does that.
+    /// Whether everybody ends with the leader.
     pub(in crate::backend::local) fn ends_as_a_whole(&self) -> bool {
         self.ends_with_leader
     }
 
+    /// Whether something has to be removed once the last member of the group has ended: the system does that.
     pub(in crate::backend::local) fn needs_clean_up(&self) -> bool {
         false
     }

@@ -148,6 +148,10 @@ impl State {
     /// Puts a plan first, as long as there is room for it, and lets those go that were used longest ago.
     fn keep(&mut self, intent: &SandboxIntent, plan: &Arc<Plan>) {
         self.plans.retain(|(of, _)| of != intent);
+        if plan.weight > MOST_BYTES {
+            // It would take the place of all others.
+            return;
+        }
         self.plans.push_front((intent.clone(), Arc::clone(plan)));
         let mut weight = 0;
         let fitting = self.plans.iter().take_while(|(_, plan)| {

@@ -58,8 +58,7 @@ pub(in crate::backend::local::unix) struct Report {
     /// The numbers of the processes, as soon as they are born.
     pub(super) init: AtomicI32,
     pub(super) command: AtomicI32,
-    /// The listener of the filter was passed on; or the error because of which the filter tells nobody.
-    pub(super) told: AtomicI32,
+    /// The error because of which the filter tells nobody.
     pub(super) not_told: AtomicI32,
     /// The mask of file modes that the command gets back.
     umask: AtomicU32,
@@ -467,10 +466,7 @@ unsafe fn put_filter(set_up: &SetUp<'_>) -> Result<(), Errno> {
                 passed
             });
             match passed {
-                Ok(()) => {
-                    report.told.store(1, Ordering::Relaxed);
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 Err(errno) => report.not_told.store(errno, Ordering::Relaxed),
             }
         }

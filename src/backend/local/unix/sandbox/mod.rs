@@ -92,9 +92,11 @@ impl SandboxPlan {
             Ok(Some(started)) => Ok(started),
             Ok(None) => Err(LaunchFailure::sandbox(SandboxError::preparation("the command was not made; try again"))),
             Err(refusal) => Err(match refusal.errno() {
-                // As without a sandbox: it is the executor that has none left.
+                // As without a sandbox: it is the executor that has none left. Only who builds it has raised its own limit.
                 Some(errno @ (libc::EMFILE | libc::ENFILE)) => {
-                    LaunchFailure::new(launch::Stage::Sandbox, io::Error::from_raw_os_error(errno))
+                    let is_at_the_hard_limit = matches!(refusal, Refusal::Step(_));
+                    let stage = if is_at_the_hard_limit { launch::Stage::Sandbox } else { launch::Stage::Streams };
+                    LaunchFailure::new(stage, io::Error::from_raw_os_error(errno))
                 }
                 _ => LaunchFailure::sandbox(error(&refusal, &self.shape)),
             }),
@@ -198,10 +200,6 @@ fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
             let remedy = match stage {
                 Stage::SourceChanged | Stage::HeldChanged | Stage::StepChanged => "try again",
                 Stage::Port => "send another port",
-                // Each place that has its own rights takes two while it is built.
-                Stage::Source if *errno == libc::EMFILE => {
-                    "send fewer entries, or let the executor have more descriptors"
-                }
                 Stage::Make => "try again, or send fewer entries",
                 _ => "let the executor's user reach it, or leave it out of the intent",
             };

@@ -73,14 +73,16 @@ impl Held {
 
     /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
     pub(in crate::backend::local) fn changed(&self) -> Vec<(&Path, NameChange)> {
-        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), name.change()?)));
+        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), name.change(&self.shared)?)));
         changed.collect()
     }
 
     /// If that is wanted, moves what appeared under a name that did not exist at the start, and for which no directory stood,
     /// out of the way: into the journal's directory, or else beside the name. Returns what was moved, and to where.
     pub(in crate::backend::local) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
-        let appeared = self.names.iter().filter(|name| name.before.is_none() && name.moves);
+        let is_to_be_moved =
+            |name: &&HeldName| name.before.is_none() && name.moves && name.change(&self.shared).is_some();
+        let appeared = self.names.iter().filter(is_to_be_moved);
         appeared
             .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directories, &name.path)?)))
             .collect()
@@ -88,7 +90,7 @@ impl Held {
 }
 
 impl HeldName {
-    fn change(&self) -> Option<NameChange> {
+    fn change(&self, shared: &Shared) -> Option<NameChange> {
         let is_new = self.before.is_none() || self.placed.is_some();
         let change = if is_new { NameChange::Appeared } else { NameChange::Replaced };
         match Identity::at(&self.path) {
@@ -98,6 +100,8 @@ impl HeldName {
                 let is_filled = self.placed.is_some() && !is_empty_directory(&self.path) && !self.is_lent();
                 is_filled.then_some(change)
             }
+            // It stands there for another process that still runs.
+            Ok(Some(now)) if self.placed != Some(now) && shared.stands_for_a_name(&self.path, now) => None,
             Ok(Some(_)) => Some(change),
             Err(_) => self.before.map(|_| NameChange::Unknown),
         }

@@ -42,7 +42,7 @@ use self::held::{HeldName, born};
 use self::journal::{Journal, Record};
 use self::lent::Writer;
 use crate::backend::local::names::Unheld;
-use crate::sandbox::{Bound, Class, KeepsOwn, MissingProtected, ProtectedName, SandboxError};
+use crate::sandbox::{Bound, Class, KeepsOwn, MissingOwn, MissingProtected, ProtectedName, SandboxError};
 
 /// The placeholders of one executor. Clones share them. All calls may block.
 #[derive(Clone, Debug)]
@@ -135,13 +135,17 @@ impl Placeholders {
             let before = match &placed {
                 Ok(Some(id)) => Some(*id),
                 // What cannot be looked at cannot be told from what is there at the end, either.
-                _ => Identity::at(&name.path).ok().flatten(),
+                // A directory that stands there for another process goes with that one.
+                _ => {
+                    Identity::at(&name.path).ok().flatten().filter(|id| !self.shared.stands_for_a_name(&name.path, *id))
+                }
             };
             let unheld = match &placed {
                 Ok(_) if before.is_some() => None,
                 Ok(_) if is_wanted => Some(Unheld::LargerRepository),
                 Ok(_) => Some(Unheld::Chosen),
                 Err(error) if is_refused(error) => Some(Unheld::Unwritable),
+                Err(error) if is_unsupported(error) => Some(Unheld::Unsupported),
                 Err(error) => Some(Unheld::Failed(error.to_string())),
             };
             HeldName {
@@ -208,7 +212,7 @@ impl Placeholders {
 
 /// Whoever could write to the executor's own directories could forge a journal, which the next executor believes.
 impl KeepsOwn for Placeholders {
-    fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError> {
+    fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError> {
         if matches!(bound.class, Class::Nothing | Class::FullWrite) {
             return Ok(());
         }
@@ -220,15 +224,23 @@ impl KeepsOwn for Placeholders {
             if !bound.may_write_at_or_below(&path) {
                 continue;
             }
-            // One that is somebody else's, or anybody's, is never read.
-            let made = journal::make_private(&path);
+            let made = match missing {
+                MissingOwn::Make => journal::make_private(&path),
+                MissingOwn::Deny | MissingOwn::Leave => Ok(()),
+            };
             if !journal::is_private(&path) {
-                match made {
-                    Err(error) if !path.exists() => {
+                match (made, missing) {
+                    // One that is somebody else's, or anybody's, is never read.
+                    _ if fs::symlink_metadata(&path).is_ok() => continue,
+                    (_, MissingOwn::Leave) => continue,
+                    (_, MissingOwn::Deny) => {}
+                    // Then nobody in the sandbox can, either.
+                    (Err(error), _) if is_refused(&error) => continue,
+                    (Err(error), _) => {
                         let reason = format!("the executor's directory {} cannot be made: {error}", path.display());
                         return Err(SandboxError::preparation(format!("{reason}; name another one for its state")));
                     }
-                    _ => continue,
+                    (Ok(()), MissingOwn::Make) => continue,
                 }
             }
             bound.keep_out(&path)?;
@@ -419,6 +431,12 @@ impl Shared {
         }
     }
 
+    /// Whether a directory stands for a name, of this executor or of another one.
+    fn stands_for_a_name(&self, path: &Path, id: Identity) -> bool {
+        let is_ours = self.state().placed.get(&id).is_some_and(|placed| placed.path == path);
+        is_ours || self.is_a_placeholder(path, id)
+    }
+
     /// Whether any journal but this one says that this directory stands for this name.
     fn is_written_down(&self, path: &Path, id: Identity, but: Option<&Path>) -> bool {
         journal::all(&self.directories).iter().any(|(journal, _, records)| {
@@ -516,6 +534,11 @@ fn unwritten(error: &io::Error) -> io::Error {
 /// Whether an error means that we have no right to make a name.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
+}
+
+/// Whether an error means that the file system does not rename without replacing: those over a network often do not.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
 /// Whether a process with our rights could make a name: not on a file system that is read-only, nor in a directory that is

@@ -393,7 +393,7 @@ fn where_the_usual_directory_is_taken_another_one_serves() {
 #[test]
 fn the_executor_s_own_directory_is_out_of_reach_where_all_around_may_be_written() {
     use crate::path_uri::PathUri;
-    use crate::sandbox::{Facts, SandboxIntent, SandboxSettings};
+    use crate::sandbox::{Facts, MissingOwn, SandboxIntent, SandboxSettings};
     let scene = Scene::new();
     let top = scene.root.parent().unwrap();
     let uri = |path: &Path| PathUri::from_host_native_path(path).unwrap();
@@ -405,28 +405,42 @@ fn the_executor_s_own_directory_is_out_of_reach_where_all_around_may_be_written(
     let executor = scene.executor();
     let mut bound = bind(top);
     assert!(bound.can_write(&scene.journals));
-    executor.keep_own(&mut bound).unwrap();
+    executor.keep_own(&mut bound, MissingOwn::Make).unwrap();
     assert_eq!(bound.access(&scene.journals), Some(Access::Deny));
     assert!(journal::is_private(&scene.journals), "it is there, so that nobody makes another one");
     assert!(bound.can_write(&scene.root));
 
     let mut apart = bind(&scene.root);
     let before = apart.clone();
-    executor.keep_own(&mut apart).unwrap();
+    executor.keep_own(&mut apart, MissingOwn::Make).unwrap();
     assert_eq!(apart, before, "nothing has to be done");
 
     // Not even the way there may be made by somebody else.
     let deep = top.join("not/yet/there");
     let executor_below = Placeholders::new(Some(deep.clone()));
     let mut around = bind(top);
-    executor_below.keep_own(&mut around).unwrap();
+    executor_below.keep_own(&mut around, MissingOwn::Make).unwrap();
     assert_eq!(around.access(&deep), Some(Access::Deny));
     assert!(journal::is_private(&deep));
+
+    // Whoever only asks about paths, or what would be, makes nothing.
+    let missing = top.join("missing");
+    let nobody_yet = Placeholders::new(Some(missing.clone()));
+    for (how, access) in [(MissingOwn::Deny, Some(Access::Deny)), (MissingOwn::Leave, Some(Access::Write))] {
+        let mut bound = bind(top);
+        nobody_yet.keep_own(&mut bound, how).unwrap();
+        assert_eq!((bound.access(&missing), missing.exists()), (access, false));
+    }
+    // Where we cannot make it, nobody can who has no more rights.
+    let mut system = bind(Path::new("/sys/kernel"));
+    let before = system.clone();
+    Placeholders::new(Some("/sys/kernel/longarm".into())).keep_own(&mut system, MissingOwn::Make).unwrap();
+    assert_eq!(system, before);
 
     let inside = scene.journals.join("inside");
     fs::create_dir(&inside).unwrap();
     for root in [&scene.journals, &inside] {
-        let refused = executor.keep_own(&mut bind(root));
+        let refused = executor.keep_own(&mut bind(root), MissingOwn::Make);
         assert!(matches!(refused, Err(SandboxError::Preparation { .. })), "{refused:?}");
     }
 }

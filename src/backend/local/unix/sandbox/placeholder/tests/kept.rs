@@ -218,3 +218,38 @@ fn what_a_killed_executor_has_lent_goes_too_or_is_given_away() {
         assert!(!filled || mode(&git) == 0o755);
     }
 }
+
+#[test]
+fn what_stands_for_a_name_of_another_process_has_not_appeared_and_stays() {
+    for other in [true, false] {
+        for missing in [MissingProtected::Check, MissingProtected::SetAside] {
+            let scene = Scene::new();
+            let executor = scene.executor();
+            let holder = if other { scene.executor() } else { executor.clone() };
+            let git = scene.root.join(".git");
+            let watching = hold(&executor, &scene.root, missing);
+            let holding = scene.hold(&holder);
+            assert_eq!(placed(&holding), 2);
+            assert_eq!((watching.changed(), watching.set_aside().len(), scene.names().len()), (vec![], 0, 2));
+
+            // One that comes later does not rely on it, since it goes with the other one.
+            let later = hold(&executor, &scene.root, missing);
+            assert_eq!(later.unheld().count(), 2);
+            drop(holding);
+            assert!(scene.names().is_empty());
+            fs::create_dir(&git).unwrap();
+            for held in [watching, later] {
+                assert_eq!(held.changed(), [(git.as_path(), NameChange::Appeared)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn where_the_file_system_has_no_call_for_it_names_are_watched() {
+    for code in [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP] {
+        assert!(is_unsupported(&io::Error::from_raw_os_error(code)));
+    }
+    assert!(!is_unsupported(&io::Error::from_raw_os_error(libc::ENOSPC)));
+    assert!(!Unheld::Unsupported.is_failure(), "nobody has to consent to it");
+}
