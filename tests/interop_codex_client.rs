@@ -246,10 +246,8 @@ impl Run {
             eprintln!("SKIPPED: LONGARM_REFERENCE does not name the reference's program");
             return None;
         };
-        // The client treats what is below /tmp specially.
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let parent = if target.starts_with("/tmp") { Path::new("/var/tmp") } else { target };
-        let dir = tempfile::tempdir_in(parent).unwrap();
+        // The client treats what is below /tmp specially, and both servers what is within a repository.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         for name in ["home/.codex", "home-of-server", "workspace"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }

@@ -60,7 +60,12 @@ fn on_the_wire(run: &mut Run) -> Wire {
 fn told(run: &Run, outputs: &HashMap<String, String>) -> BTreeMap<String, String> {
     let place = run.dir.path().to_str().unwrap();
     let of_this_run = |line: &&str| line.starts_with("Chunk ID: ") || line.starts_with("Wall time: ");
-    let text = |output: &str| output.lines().filter(|line| !of_this_run(line)).collect::<Vec<_>>().join("\n");
+    let text = |output: &str| {
+        // What the client leaves out of much output depends on the pieces in which that comes.
+        let is_cut = output.contains("Warning: truncated output");
+        let lines = output.lines().filter(|line| !of_this_run(line)).take(if is_cut { 1 } else { usize::MAX });
+        lines.collect::<Vec<_>>().join("\n")
+    };
     outputs.iter().map(|(id, output)| (id.clone(), text(output).replace(place, "<PLACE>"))).collect()
 }
 
