@@ -213,10 +213,8 @@ pub(crate) trait KeepsOwn: std::fmt::Debug + Send + Sync {
 /// What to do about own directories that do not exist, and that somebody in the sandbox could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingOwn {
-    /// They are made: what exists can be taken from a process.
+    /// They are made: what exists can be kept out of reach, and nobody else can put something in its place.
     Make,
-    /// Their paths are denied, which is enough for whoever asks about paths.
-    Deny,
     /// Nothing: nobody is let in.
     Leave,
 }

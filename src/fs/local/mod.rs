@@ -103,7 +103,7 @@ impl LocalFileSystem {
 
     /// Takes the executor's own directories out of what an intent allows. May block.
     fn keep_own(&self, bound: &mut Bound) -> Result<(), SandboxError> {
-        self.own.as_ref().map_or(Ok(()), |own| own.keep_own(bound, MissingOwn::Deny))
+        self.own.as_ref().map_or(Ok(()), |own| own.keep_own(bound, MissingOwn::Make))
     }
 
     /// Waits until no call runs.

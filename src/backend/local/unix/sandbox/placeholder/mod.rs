@@ -226,21 +226,17 @@ impl KeepsOwn for Placeholders {
             }
             let made = match missing {
                 MissingOwn::Make => journal::make_private(&path),
-                MissingOwn::Deny | MissingOwn::Leave => Ok(()),
+                MissingOwn::Leave => Ok(()),
             };
             if !journal::is_private(&path) {
-                match (made, missing) {
-                    // One that is somebody else's, or anybody's, is never read.
-                    _ if fs::symlink_metadata(&path).is_ok() => continue,
-                    (_, MissingOwn::Leave) => continue,
-                    (_, MissingOwn::Deny) => {}
-                    // Then nobody in the sandbox can, either.
-                    (Err(error), _) if is_refused(&error) => continue,
-                    (Err(error), _) => {
+                match made {
+                    // Where we are refused, nobody in the sandbox can make it, either. One that is somebody else's, or anybody's, is
+                    // never read.
+                    Err(error) if !is_refused(&error) && fs::symlink_metadata(&path).is_err() => {
                         let reason = format!("the executor's directory {} cannot be made: {error}", path.display());
                         return Err(SandboxError::preparation(format!("{reason}; name another one for its state")));
                     }
-                    (Ok(()), MissingOwn::Make) => continue,
+                    _ => continue,
                 }
             }
             bound.keep_out(&path)?;
