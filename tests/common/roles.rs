@@ -25,7 +25,10 @@ pub(crate) fn as_user(name: &str, body: impl FnOnce()) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = dir.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another program: if this one had the copy open for writing, a child that another test is making at that moment would
+    // have it as well, and nobody could execute it until that child has its own program.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap();
+    assert!(copied.success(), "{copied}");
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
     run(command, name);
