@@ -432,21 +432,21 @@ impl Session {
         if self.closing.flatten().is_some_and(|deadline| deadline <= now) && !self.is_ended() {
             return self.close_now();
         }
+        // Whatever becomes of the connection, what else is due now is done now as well.
         match &self.state {
-            State::Handshaking { again: Some(at), .. } if *at <= now => return self.shake_again(now),
-            State::Handshaking { again: None, deadline, .. } if *deadline <= now => {
-                return self.handshake_timed_out(now);
-            }
-            State::Away(_) => self.handle_away_timeout(now),
-            State::Handshaking { .. } | State::Idle | State::Open { .. } | State::Ended { .. } => {}
-        }
-        if self.is_ended() {
-            return;
+            State::Handshaking { again: Some(at), .. } if *at <= now => self.shake_again(now),
+            State::Handshaking { again: None, deadline, .. } if *deadline <= now => self.handshake_timed_out(now),
+            State::Handshaking { .. } | State::Idle | State::Away(_) | State::Open { .. } | State::Ended { .. } => {}
         }
         if self.cleanup_deadline().is_some_and(|deadline| deadline <= now) {
             let stuck: Arc<str> = STUCK.into();
             let error = Disconnected { sent: Sent::Unknown, reason: Arc::clone(&stuck) };
-            return self.lose(now, stuck, Ending::Lost, error.into());
+            self.lose(now, stuck, Ending::Lost, error.into());
+        }
+        // Another connection may be due as soon as one is lost.
+        self.handle_away_timeout(now);
+        if self.is_ended() {
+            return;
         }
         if self.ack_at.is_some_and(|due| due <= now) {
             self.ack_at = None;

@@ -17,6 +17,11 @@ fn hostile_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// How long the peer may take for a handshake, and calls that clean up for their turn: longer than any test takes, or not.
+fn patience() -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(Duration::from_secs(1_000_000)), (0_u64..3_000).prop_map(Duration::from_millis)]
+}
+
 /// A play whose every step is looked at.
 struct Watched {
     play: Play,
@@ -26,6 +31,10 @@ struct Watched {
 }
 
 impl Watched {
+    fn new(extended: bool) -> Self {
+        Self { play: Play::new(extended, DEADLINE), closed_at: None, ended_at: None }
+    }
+
     fn apply(&mut self, step: Step) {
         if let Step::CloseAll = step {
             self.closed_at.get_or_insert(self.play.world.client.now);
@@ -87,8 +96,12 @@ proptest! {
         extended in any::<bool>(),
         closes in any::<Option<u8>>(),
         chatty in any::<bool>(),
+        handshake in patience(),
+        cleanup in patience(),
     ) {
-        let mut watched = Watched { play: Play::new(extended, DEADLINE), closed_at: None, ended_at: None };
+        let mut watched = Watched::new(extended);
+        let config = &mut watched.play.world.client.session.config;
+        (config.initialize_timeout, config.cleanup_patience) = (handshake, cleanup);
         for (index, step) in steps.into_iter().enumerate() {
             if closes.is_some_and(|at| usize::from(at) == index) {
                 watched.apply(Step::CloseAll);
@@ -135,4 +148,29 @@ proptest! {
             prop_assert!(running.is_empty() || out_of_time, "{running:?} run on");
         }
     }
+}
+
+/// What is due while the peer is asked anew for the session is done at that moment as well.
+#[test]
+fn an_acknowledgement_that_is_due_with_another_try_of_the_handshake_is_due_once() {
+    let mut watched = Watched::new(true);
+    let all = usize::MAX >> 1;
+    watched.apply(Step::Start(1));
+    watched.wait(0);
+    for step in [Step::Dial(true), Step::Transmit(9), Step::Forth(all), Step::Complete(0), Step::Emit(1, 1)] {
+        watched.apply(step);
+    }
+    watched.apply(Step::Back(all));
+    // The server has not noticed that the first connection is gone, and refuses.
+    watched.apply(Step::Replace);
+    watched.wait(100);
+    watched.apply(Step::Dial(true));
+    watched.apply(Step::Consume(1));
+    for step in [Step::Transmit(1), Step::Forth(all), Step::Back(all)] {
+        watched.apply(step);
+    }
+    let session = &watched.play.world.client.session;
+    assert!(session.ack_at.is_some(), "{session:?}");
+    assert!(matches!(session.state, State::Handshaking { again: Some(_), .. }), "{session:?}");
+    watched.wait(100);
 }
