@@ -21,7 +21,7 @@ use super::container::ContainerPlan;
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::namespace::Namespaces;
 use super::process::Child;
-use super::sandbox::{Report, SandboxPlan};
+use super::sandbox::{Report, SandboxPlan, Spares};
 use super::{check, watch};
 use crate::backend::local::config::Containment;
 
@@ -129,6 +129,8 @@ pub(super) struct Launcher {
     /// The one of whoever is made by a child that is still on the first.
     second_stack: Stack,
     namespaces: Namespaces,
+    /// What is kept for sandboxes that come next.
+    spares: Arc<Spares>,
     /// It has looked for cgroups that were left behind.
     has_tidied: bool,
 }
@@ -145,7 +147,7 @@ impl Launcher {
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        Ok(Self { stack, second_stack, namespaces: Namespaces::default(), has_tidied: false })
+        Ok(Self { stack, second_stack, namespaces: Namespaces::default(), spares: Arc::default(), has_tidied: false })
     }
 
     /// Starts a child; see the steps at [`child_main`].
@@ -192,9 +194,9 @@ impl Launcher {
         Namespaces::make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
     }
 
-    /// Lends the stacks to children, one to each of two that exist at a time.
-    pub(super) fn with_stacks<T>(&mut self, children: impl FnOnce([*mut c_void; 2]) -> T) -> T {
-        children([self.stack.top(), self.second_stack.top()])
+    /// Lends the stacks to children, one to each of two that exist at a time, and what is kept for sandboxes.
+    pub(super) fn with_stacks<T>(&mut self, children: impl FnOnce([*mut c_void; 2], &Arc<Spares>) -> T) -> T {
+        children([self.stack.top(), self.second_stack.top()], &self.spares)
     }
 
     fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
@@ -206,7 +208,8 @@ impl Launcher {
         let argument = ptr::from_ref(&order).cast_mut().cast::<c_void>();
         // SAFETY: this thread blocks all signals, and the stacks are lent to nobody else. `order` and all that it points
         // to outlive the call. `child_main` calls nothing but async-signal-safe functions.
-        let started = self.with_stacks(|stacks| unsafe { plan.start(stacks, (child_main, argument), &report) });
+        let started =
+            self.with_stacks(|stacks, spares| unsafe { plan.start(stacks, spares, (child_main, argument), &report) });
         let child = Child::sandboxed(started?, plan);
         match order.failure() {
             None => Ok(child),

@@ -170,16 +170,17 @@ fn bear_in(process: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::setns(process.as_raw_fd(), libc::CLONE_NEWPID) }).map(drop)
 }
 
-/// A file without a name that holds a program.
-fn executable(image: &[u8]) -> io::Result<OwnedFd> {
+/// A file without a name that holds a program, and can be sealed.
+pub(super) fn executable(image: &[u8]) -> io::Result<OwnedFd> {
     const MFD_EXEC: libc::c_uint = 0x10;
+    const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let name = c"longarm-init".as_ptr();
     // SAFETY: the name is a constant with a terminating NUL.
-    let mut fd = unsafe { libc::memfd_create(name, libc::MFD_CLOEXEC | MFD_EXEC) };
+    let mut fd = unsafe { libc::memfd_create(name, FLAGS | MFD_EXEC) };
     if fd == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
         // Kernels before 6.3 do not know that flag, and need none.
         // SAFETY: as above.
-        fd = unsafe { libc::memfd_create(name, libc::MFD_CLOEXEC) };
+        fd = unsafe { libc::memfd_create(name, FLAGS) };
     }
     // SAFETY: the call returned a new descriptor that nobody else owns.
     let file = unsafe { OwnedFd::from_raw_fd(check(fd)?) };

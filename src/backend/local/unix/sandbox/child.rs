@@ -31,8 +31,9 @@ pub(super) struct SetUp<'a> {
     pub(super) copies: &'a [AtomicI32],
     /// For each device, its copy.
     pub(super) devices: &'a [AtomicI32],
-    /// The program of the init.
-    pub(super) init: &'a [u8],
+    /// Namespaces to enter, which nobody is in: the user namespace, if there is one, and the network namespace.
+    pub(super) spare: Option<(Option<RawFd>, RawFd)>,
+    pub(super) init: Program<'a>,
     /// The end of a pipe that the init reads from, above the numbers that it gets.
     pub(super) orders: RawFd,
     /// Where descriptors go that the parent gets: see [`Passed`].
@@ -44,6 +45,15 @@ pub(super) struct SetUp<'a> {
     /// The command; none if everything is only tried.
     pub(super) command: Option<(extern "C" fn(*mut c_void) -> c_int, *mut c_void)>,
     pub(super) report: &'a Report,
+}
+
+/// The program of the init.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Program<'a> {
+    /// A file that nobody can read, in no file system that could be restricted, above the numbers that the init gets.
+    File(RawFd),
+    /// What to write into one.
+    Image(&'a [u8]),
 }
 
 /// What became of it.
@@ -69,6 +79,7 @@ pub(in crate::backend::local::unix) struct Report {
 #[repr(i32)]
 pub(super) enum Stage {
     Limits = 1,
+    Spare,
     Maps,
     Device,
     Mounts,
@@ -95,8 +106,9 @@ pub(super) enum Stage {
     Command,
 }
 
-const STAGES: [Stage; 25] = [
+const STAGES: [Stage; 26] = [
     Stage::Limits,
+    Stage::Spare,
     Stage::Maps,
     Stage::Device,
     Stage::Mounts,
@@ -134,6 +146,9 @@ pub(super) enum Passed {
     /// The pidfd of the init, and that of the command.
     Init,
     Command,
+    /// The user namespace and the network namespace, for later sandboxes.
+    User,
+    Network,
 }
 
 /// A failure: where, at which element of its list, and why.
@@ -154,6 +169,12 @@ impl Report {
     /// The mask of file modes that the command gets back.
     pub(in crate::backend::local::unix) fn umask(&self) -> &AtomicU32 {
         &self.umask
+    }
+
+    /// Forgets what failed, so that another one can begin.
+    pub(super) fn clear(&self) {
+        let numbers = [&self.stage, &self.index, &self.errno, &self.done, &self.init, &self.command, &self.not_told];
+        numbers.into_iter().for_each(|number| number.store(0, Ordering::Relaxed));
     }
 
     /// What failed, if anything did.
@@ -287,10 +308,19 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
     let base = namespaces.base;
     // SAFETY: see the caller.
     unsafe {
-        if let Some((user, group)) = &namespaces.maps {
+        if let Some(spare) = set_up.spare {
+            enter(spare).during(Stage::Spare, 0)?;
+            // What is made in them belongs to them.
+            let others = namespaces.flags & !(libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
+            result(libc::unshare(others).into()).during(Stage::Spare, 1)?;
+        } else if let Some((user, group)) = &namespaces.maps {
             write_map(c"/proc/self/setgroups", c"deny").during(Stage::Maps, 0)?;
             write_map(c"/proc/self/uid_map", user).during(Stage::Maps, 1)?;
             write_map(c"/proc/self/gid_map", group).during(Stage::Maps, 2)?;
+        }
+        if namespaces.keeps_network && set_up.spare.is_none() {
+            // Without them the next sandbox makes its own.
+            let _ = pass_namespaces(namespaces, set_up.passing);
         }
         // Before the file systems of the host are told to have no devices.
         for (index, ((path, _), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
@@ -307,7 +337,10 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         for (index, make) in namespaces.makes.iter().enumerate() {
             make_in(memory, make).during(Stage::Make, index)?;
         }
-        let init = write_init(memory, set_up.init).during(Stage::InitImage, 0)?;
+        let init = match set_up.init {
+            Program::File(file) => file,
+            Program::Image(image) => write_init(memory, image).during(Stage::InitImage, 0)?,
+        };
         for (index, ((_, at), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
             raw::attach_tree(copy.load(Ordering::Relaxed), memory, at).during(Stage::Device, index)?;
         }
@@ -373,6 +406,32 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
 unsafe fn open_directory(path: &CStr) -> Result<RawFd, Errno> {
     // SAFETY: the path is a terminated string.
     result(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) }.into())
+}
+
+/// Enters namespaces: the user namespace first, which the other one belongs to.
+unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<(), Errno> {
+    // SAFETY: the calls touch no memory. This process shares neither its credentials nor its namespaces with anybody.
+    unsafe {
+        if let Some(user) = user {
+            result(libc::setns(user, libc::CLONE_NEWUSER).into())?;
+        }
+        result(libc::setns(network, libc::CLONE_NEWNET).into()).map(drop)
+    }
+}
+
+/// Passes the namespaces on that a later sandbox can have.
+unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
+    let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
+    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
+        // SAFETY: a terminated string, and a descriptor of our own.
+        unsafe {
+            let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
+            let passed = raw::send_descriptor(namespace, what as u8, to);
+            libc::close(namespace);
+            passed?;
+        }
+    }
+    Ok(())
 }
 
 unsafe fn write_map(path: &CStr, text: &CStr) -> Result<(), Errno> {
@@ -486,6 +545,9 @@ struct First<'a> {
 const ORDERS: RawFd = 3;
 const PROGRAM: RawFd = 4;
 
+/// Which step of [`Stage::Init`] it is to execute the program.
+pub(super) const EXECUTION: usize = 5;
+
 extern "C" fn first_main(first: *mut c_void) -> c_int {
     // SAFETY: the builder passes a valid value and is suspended as long as we run.
     let first = unsafe { &*first.cast::<First<'_>>() };
@@ -530,7 +592,9 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
             // Its own one, with no rights at all but to become what it has to be: so nobody behind another one may look
             // into it, or change it. It has to be able to signal them.
             let ruleset = raw::create_ruleset(&landlock.first, landlock.bytes).during(Stage::Landlock, 1)?;
-            raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
+            if matches!(first.set_up.init, Program::Image(_)) {
+                raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
+            }
             raw::restrict_self(ruleset).during(Stage::Landlock, 1)?;
         } else {
             // Nothing else keeps the command from putting its own words into the mouth of this one.
@@ -546,6 +610,6 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
         let argv: [*const c_char; 3] = [NAME.as_ptr(), c"-".as_ptr(), ptr::null()];
         let envp: [*const c_char; 1] = [ptr::null()];
         libc::syscall(libc::SYS_execveat, PROGRAM, c"".as_ptr(), argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
-        Err(Failure { stage: Stage::Init, index: 5, errno: errno() })
+        Err(Failure { stage: Stage::Init, index: EXECUTION, errno: errno() })
     }
 }

@@ -30,6 +30,7 @@ mod proc_names;
 mod raw;
 mod running;
 mod shape;
+mod spare;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Network, Settings, Walls};
 pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};
+pub(super) use self::spare::Spares;
 use self::start::Refusal;
 pub(super) use self::start::Started;
 use super::launch::{self, LaunchFailure};
@@ -83,11 +85,12 @@ impl SandboxPlan {
     pub(super) unsafe fn start(
         &self,
         stacks: [*mut c_void; 2],
+        spares: &Arc<Spares>,
         command: start::Entry,
         report: &Report,
     ) -> Result<Started, LaunchFailure> {
         // SAFETY: see the caller.
-        let started = unsafe { start::run(&self.shape, stacks, Some(command), report) };
+        let started = unsafe { start::run(&self.shape, stacks, spares, Some(command), report) };
         match started {
             Ok(Some(started)) => Ok(started),
             Ok(None) => Err(LaunchFailure::sandbox(SandboxError::preparation("the command was not made; try again"))),
@@ -150,6 +153,7 @@ fn prepare_on(
 fn step_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Limits => "the limit of descriptors cannot be changed",
+        Stage::Spare => "namespaces that were kept cannot be entered",
         Stage::Maps => "the user and group of a user namespace cannot be mapped",
         Stage::Device => "a device cannot be attached",
         Stage::Mounts => "the mounts of a new mount namespace cannot be changed",

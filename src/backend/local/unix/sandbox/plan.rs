@@ -128,6 +128,11 @@ fn mounts(
         Some(Access::Read) => Base::ReadOnly,
         Some(Access::Deny) | None => Base::Empty,
     };
+    // Who may write everything may write to all of /proc too.
+    let guarded = base != Base::Writable || bound.changes().next().is_some();
+    // Without sockets that have addresses nothing of it can be changed but its settings, which are the system's root's.
+    let keeps_network =
+        flags & libc::CLONE_NEWNET != 0 && network.sockets == Sockets::Pairs && settings.without == Walls::default();
     let mut tree = Tree::new(base, kernel);
     if !settings.without.mounts {
         if base == Base::Empty {
@@ -148,6 +153,7 @@ fn mounts(
     Ok(Namespaces {
         flags,
         maps,
+        keeps_network,
         base,
         sources: tree.sources,
         makes: tree.makes,
@@ -156,9 +162,12 @@ fn mounts(
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
-            // Who may write everything may write there too.
-            let guarded = base != Base::Writable || bound.changes().next().is_some();
-            let names = if guarded { proc_names::writable(kernel.is_root) } else { Ok(Vec::new()) };
+            let names = match guarded {
+                true => proc_names::writable(kernel.is_root),
+                // So that the next sandbox finds the network as this one did.
+                false if keeps_network && kernel.is_root => Ok(vec!["sys/net".to_owned()]),
+                false => Ok(Vec::new()),
+            };
             let names = names.map_err(|error| {
                 SandboxError::unavailable(
                     format!("/proc cannot be listed: {error}"),

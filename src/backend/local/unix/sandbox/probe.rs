@@ -207,9 +207,9 @@ impl Kernel {
         let shape = plan::shape(&bound, &settings, self)
             .map_err(|error| Refusal::Other("plan a sandbox", io::Error::other(error)))?;
         let report = Report::default();
-        launcher.with_stacks(|stacks| {
+        launcher.with_stacks(|stacks, spares| {
             // SAFETY: the launcher's thread blocks all signals, and lends its stacks to nobody else.
-            unsafe { run(&shape, stacks, None, &report) }.map(drop)
+            unsafe { run(&shape, stacks, spares, None, &report) }.map(drop)
         })
     }
 

@@ -17,7 +17,7 @@ fn writable_in(proc: &Path, by_root: bool) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, proc, flags, Mode::empty())?;
     // Small, since what follows the names that are wanted is not wanted: there are as many as processes.
-    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut buffer = [MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(&directory, &mut buffer);
     let mut names = Vec::new();
     while let Some(entry) = entries.next() {

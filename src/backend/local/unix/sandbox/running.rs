@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use super::SandboxPlan;
 use super::notice::{self, Notices};
 use super::ports::Forwarders;
+use super::spare::Lent;
 use crate::backend::local::unix::platform::{Container, send, wait_target};
 use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::watch;
@@ -25,6 +26,8 @@ pub(in crate::backend::local::unix) struct Running {
     ended: Ended,
     /// What the filter refuses, or why that is not known; none if it was not to be.
     notices: Option<io::Result<Notices>>,
+    /// Namespaces for another sandbox, until somebody watches for the end.
+    lent: Mutex<Option<Lent>>,
 }
 
 /// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
@@ -36,9 +39,15 @@ impl Running {
         plan: &SandboxPlan,
         listeners: Vec<OwnedFd>,
         notices: Option<io::Result<Notices>>,
+        lent: Option<Lent>,
     ) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
-        Self { listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()), ended: Ended::default(), notices }
+        Self {
+            listeners: Mutex::new(ports.iter().copied().zip(listeners).collect()),
+            ended: Ended::default(),
+            notices,
+            lent: Mutex::new(lent),
+        }
     }
 
     /// The system calls that the filter has refused so far, and how often.
@@ -71,8 +80,9 @@ impl Running {
             _ => None,
         };
         let command = watch(command, Interest::READABLE)?;
+        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = Arc::clone(&self.ended);
-        Ok(EndWatch { command: Some(command), first, ended, _forwarders: Forwarders::new(listeners)? })
+        Ok(EndWatch { command: Some(command), first, ended, lent, _forwarders: Forwarders::new(listeners)? })
     }
 }
 
@@ -84,6 +94,7 @@ pub(in crate::backend::local) struct EndWatch {
     /// The first process of its namespace, whose end is that of everybody.
     first: Option<AsyncFd<Arc<OwnedFd>>>,
     ended: Ended,
+    lent: Option<Lent>,
     _forwarders: Forwarders,
 }
 
@@ -104,6 +115,10 @@ impl EndWatch {
         }
         if let Some(first) = &self.first {
             ready!(first.poll_read_ready(cx))?.retain_ready();
+            // Nobody is left.
+            if let Some(lent) = self.lent.take() {
+                lent.give_back();
+            }
         }
         Poll::Ready(Ok(()))
     }

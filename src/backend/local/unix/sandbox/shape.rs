@@ -24,6 +24,8 @@ pub(super) struct Namespaces {
     pub(super) flags: c_int,
     /// With a user namespace: the lines that map this user and this group to themselves.
     pub(super) maps: Option<(CString, CString)>,
+    /// Whether nothing of the network namespace can be changed, so that another sandbox can have it afterwards.
+    pub(super) keeps_network: bool,
     pub(super) base: Base,
     /// What is copied from the tree as it was: the writable places first.
     pub(super) sources: Vec<Source>,

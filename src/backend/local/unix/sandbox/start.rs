@@ -4,11 +4,13 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::child::{Failure, Passed, Report, SetUp, Stage, builder_main};
+use super::child::{EXECUTION, Failure, Passed, Program, Report, SetUp, Stage, builder_main};
 use super::notice::{Notices, Place};
 use super::shape::Shape;
+use super::spare::{self, Lent, Spare, Spares};
 use crate::backend::local::unix::namespace::{PidNamespace, above};
 use crate::backend::local::unix::platform::{send, wait_target};
 use crate::backend::local::unix::process::wait;
@@ -26,6 +28,8 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) listeners: Vec<OwnedFd>,
     /// What the filter refuses, or why that is not told; none if it was not to be.
     pub(in crate::backend::local::unix) notices: Option<io::Result<Notices>>,
+    /// Namespaces that another sandbox can have afterwards.
+    pub(in crate::backend::local::unix) lent: Option<Lent>,
 }
 
 /// Why nothing runs.
@@ -61,10 +65,10 @@ pub(super) type Entry = (extern "C" fn(*mut c_void) -> c_int, *mut c_void);
 pub(super) unsafe fn run(
     shape: &Shape,
     stacks: [*mut c_void; 2],
+    spares: &Arc<Spares>,
     command: Option<Entry>,
     report: &Report,
 ) -> Result<Option<Started>, Refusal> {
-    let other = |what| move |error| Refusal::Other(what, error);
     let namespaces = shape.namespaces();
     let image = match namespaces {
         Some(_) => init_program::image().ok_or_else(|| {
@@ -72,6 +76,44 @@ pub(super) unsafe fn run(
         })?,
         None => Vec::new(),
     };
+    let keeps_network = namespaces.filter(|namespaces| namespaces.keeps_network && command.is_some());
+    let mut spare = keeps_network.and_then(|namespaces| spares.take(namespaces.maps.is_some()));
+    loop {
+        let file = namespaces.and_then(|_| spares.program(&image));
+        let program = file.as_ref().map_or(Program::Image(&image), |file| Program::File(file.as_raw_fd()));
+        // SAFETY: see the caller.
+        match unsafe { attempt(shape, stacks, command, report, program, spare.take()) } {
+            // Whatever it is that keeps us out: new ones may do.
+            Err(Refusal::Step(Failure { stage: Stage::Spare, .. })) => {}
+            // A security module may allow programs in file systems only.
+            Err(Refusal::Step(Failure { stage: Stage::Init, index: EXECUTION, .. })) if file.is_some() => {
+                spares.set_program(spare::Program::Refused);
+            }
+            outcome => {
+                return Ok(
+                    outcome?.map(|(started, spare)| Started { lent: spare.map(|spare| spares.lend(spare)), ..started })
+                );
+            }
+        }
+        report.clear();
+    }
+}
+
+/// The same, once, with this program for the init, and in namespaces that were kept.
+///
+/// # Safety
+///
+/// As for [`run`].
+unsafe fn attempt(
+    shape: &Shape,
+    stacks: [*mut c_void; 2],
+    command: Option<Entry>,
+    report: &Report,
+    init: Program<'_>,
+    spare: Option<Spare>,
+) -> Result<Option<(Started, Option<Spare>)>, Refusal> {
+    let other = |what| move |error| Refusal::Other(what, error);
+    let namespaces = shape.namespaces();
     let (read, orders) = pipe().map_err(other("make a pipe"))?;
     let read = above(&read, FIRST_FREE).map_err(other("make a pipe"))?;
     // Before the process is there, since it might have to wait for the thread.
@@ -85,7 +127,8 @@ pub(super) unsafe fn run(
         shape,
         copies: &copies,
         devices: &devices,
-        init: &image,
+        spare: spare.as_ref().map(|spare| (spare.user.as_ref().map(AsRawFd::as_raw_fd), spare.network.as_raw_fd())),
+        init,
         orders: read.as_raw_fd(),
         passing: theirs.as_raw_fd(),
         tells,
@@ -93,8 +136,9 @@ pub(super) unsafe fn run(
         command,
         report,
     };
-    let flags =
-        libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | namespaces.map_or(0, |namespaces| namespaces.flags);
+    // Else it enters what is there, in which it makes the others.
+    let made = namespaces.filter(|_| spare.is_none()).map_or(0, |namespaces| namespaces.flags);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | made;
     let argument = ptr::from_ref(&set_up).cast_mut().cast::<c_void>();
     // SAFETY: the child gets a stack of its own. `set_up` and all that it points to outlive the call, which suspends this
     // thread until the child has ended. `builder_main` calls nothing but async-signal-safe functions.
@@ -103,7 +147,6 @@ pub(super) unsafe fn run(
     // It has ended. Whoever else has reaped it: it is gone.
     drop(reap(builder));
     drop(read);
-
     drop(theirs);
 
     let mut passed = TakenOver::default();
@@ -136,7 +179,11 @@ pub(super) unsafe fn run(
         }
         None => None,
     };
-    Ok(Some(Started { pid, pidfd, namespace, listeners: passed.ports, notices }))
+    // One that was entered, or the one that was made.
+    let new = passed.network.map(|network| Spare { user: passed.user, network });
+    let with_user = namespaces.is_some_and(|namespaces| namespaces.maps.is_some());
+    let spare = spare.or(new).filter(|spare| spare.user.is_some() == with_user && namespace.is_some());
+    Ok(Some((Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None }, spare)))
 }
 
 /// The numbers that the init gives its descriptors are below this one.
@@ -210,6 +257,8 @@ struct TakenOver {
     filter: Option<OwnedFd>,
     init: Option<OwnedFd>,
     command: Option<OwnedFd>,
+    user: Option<OwnedFd>,
+    network: Option<OwnedFd>,
 }
 
 impl TakenOver {
@@ -221,6 +270,8 @@ impl TakenOver {
                 what if what == Passed::Filter as u8 => self.filter = Some(fd),
                 what if what == Passed::Init as u8 => self.init = Some(fd),
                 what if what == Passed::Command as u8 => self.command = Some(fd),
+                what if what == Passed::User as u8 => self.user = Some(fd),
+                what if what == Passed::Network as u8 => self.network = Some(fd),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }

@@ -20,6 +20,7 @@ mod held;
 mod limits;
 mod notices;
 mod scenes;
+mod spares;
 mod walls;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -177,9 +177,9 @@ fn a_command_that_the_system_has_reaped_was_started_all_the_same() {
     for kernel in kernels_with_mounts().into_iter().chain(bare()) {
         let sandbox = prepared(&kernel, &read_only(), Walls::default());
         let report = Report::default();
-        let started = launcher.with_stacks(|stacks| {
+        let started = launcher.with_stacks(|stacks, spares| {
             // SAFETY: the launcher blocks all signals and lends its stacks; the command's function needs nothing.
-            unsafe { start::run(&sandbox.shape, stacks, Some((end, std::ptr::null_mut())), &report) }
+            unsafe { start::run(&sandbox.shape, stacks, spares, Some((end, std::ptr::null_mut())), &report) }
         });
         let started = started.unwrap_or_else(|refusal| panic!("{kernel:?}: {refusal:?}")).expect("it was made");
         assert_eq!(started.namespace.is_some(), kernel.mode != Mode::Bare);

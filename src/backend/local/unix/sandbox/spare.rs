@@ -1,0 +1,115 @@
+//! What a launcher keeps for the sandboxes that come next: network namespaces in which nobody is any more, and the program of
+//! the first process.
+//!
+//! To make a network namespace is a third of what a sandbox costs, and to take it down keeps a core busy for as long. So one
+//! that a sandbox has left as it was is kept, with the user namespace that it belongs to, and given to one sandbox at a time.
+//! What makes that sound is that nothing can stay in it:
+//!
+//! - Its loopback interface is down, the filter lets nobody make a socket that has an address, and nobody has a capability in
+//!   it. Its settings below `/proc/sys/net` are read-only, or not this user's.
+//! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others.
+//!
+//! A sandbox with a working loopback interface always has a new one.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::local::unix::check;
+use crate::backend::local::unix::namespace::executable;
+
+/// What a launcher keeps. It goes with the launcher and the last process that it has started.
+#[derive(Debug, Default)]
+pub(in crate::backend::local::unix) struct Spares {
+    namespaces: Mutex<Vec<Spare>>,
+    program: Mutex<Program>,
+}
+
+/// Namespaces that nobody is in, or one sandbox is.
+#[derive(Debug)]
+pub(super) struct Spare {
+    /// The user namespace that the other one belongs to; none if that is the executor's.
+    pub(super) user: Option<OwnedFd>,
+    pub(super) network: OwnedFd,
+}
+
+/// Those that a sandbox is in, and where they go afterwards.
+#[derive(Debug)]
+pub(in crate::backend::local::unix) struct Lent {
+    spare: Spare,
+    to: Arc<Spares>,
+}
+
+/// The file that holds the program of the first process.
+#[derive(Debug, Default)]
+pub(super) enum Program {
+    #[default]
+    Unmade,
+    Made(Arc<OwnedFd>),
+    /// One could not be executed, and no other one could be.
+    Refused,
+}
+
+/// Namespaces take memory of the kernel's, and two descriptors each.
+const MOST: usize = 4;
+
+impl Spares {
+    /// Takes namespaces that nobody is in: with a user namespace of their own, or without.
+    pub(super) fn take(&self, with_user: bool) -> Option<Spare> {
+        let mut namespaces = lock(&self.namespaces);
+        let at = namespaces.iter().rposition(|spare| spare.user.is_some() == with_user)?;
+        Some(namespaces.swap_remove(at))
+    }
+
+    /// Notes where these go when the sandbox has ended.
+    pub(super) fn lend(self: &Arc<Self>, spare: Spare) -> Lent {
+        Lent { spare, to: Arc::clone(self) }
+    }
+
+    /// A file without a name that holds this program, which is the same each time. None where such a file cannot be made, or
+    /// not be executed.
+    pub(super) fn program(&self, image: &[u8]) -> Option<Arc<OwnedFd>> {
+        let mut program = lock(&self.program);
+        match &*program {
+            Program::Made(file) => Some(Arc::clone(file)),
+            Program::Refused => None,
+            // What happens to be missing may be there for the next one.
+            Program::Unmade => {
+                let file = Arc::new(sealed(image).ok()?);
+                *program = Program::Made(Arc::clone(&file));
+                Some(file)
+            }
+        }
+    }
+
+    /// Notes what became of the file.
+    pub(super) fn set_program(&self, program: Program) {
+        *lock(&self.program) = program;
+    }
+}
+
+impl Lent {
+    /// The sandbox has ended, and nobody is in them any more.
+    pub(super) fn give_back(self) {
+        let mut namespaces = lock(&self.to.namespaces);
+        if namespaces.len() < MOST {
+            namespaces.push(self.spare);
+        }
+    }
+}
+
+/// Nobody can change it, nor read it, so that nobody may look into who runs it either.
+fn sealed(image: &[u8]) -> io::Result<OwnedFd> {
+    let file = executable(image)?;
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: the descriptor is open; the calls take numbers.
+    check(unsafe { libc::fchmod(file.as_raw_fd(), 0o100) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(file)
+}
+
+/// Nothing that can panic runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,131 @@
+//! What a launcher keeps for the sandboxes that come next.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+use super::spare::{Program, Spare, Spares};
+use super::*;
+use crate::backend::local::unix::platform::{Launcher, wait_target};
+use crate::backend::local::unix::process::wait;
+
+/// The kernels whose sandboxes have a network namespace.
+fn kernels_with_networks() -> Vec<Kernel> {
+    kernels_with_mounts().into_iter().filter(|kernel| kernel.network).collect()
+}
+
+/// A command that waits to be killed, and its network namespace, which is no other one's number as long as this is held.
+async fn waiting(spawner: &Spawner, plan: &SandboxPlan) -> (Running, File) {
+    let plan = launch_plan("echo runs; sleep 1000", Path::new("/tmp"), plan.clone());
+    let mut launched = patiently(spawner.start(plan)).await.unwrap();
+    launched.stdout.watch().unwrap();
+    let mut running = Running { launched, output: String::new() };
+    running.read_until("runs").await;
+    let network = File::open(format!("/proc/{}/ns/net", running.child().id())).unwrap();
+    (running, network)
+}
+
+async fn kill(running: Running) {
+    running.child().signal_tree(Signal::Kill).unwrap();
+    let (status, _) = running.end().await;
+    assert_eq!(status.signal(), Some(Signal::Kill));
+}
+
+fn number(namespace: &File) -> u64 {
+    namespace.metadata().unwrap().ino()
+}
+
+#[tokio::test]
+async fn a_network_that_nobody_can_change_is_used_again_by_one_command_at_a_time() {
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        let (one, first) = waiting(&spawner, &plan).await;
+        let (other, second) = waiting(&spawner, &plan).await;
+        let own = File::open("/proc/self/ns/net").unwrap();
+        assert_ne!(number(&first), number(&second), "two that run have nothing in common: {kernel:?}");
+        assert!(![number(&first), number(&second)].contains(&number(&own)), "it is not the executor's");
+        kill(one).await;
+        let (one, third) = waiting(&spawner, &plan).await;
+        assert_eq!(number(&third), number(&first), "nobody is in it any more: {kernel:?}");
+        kill(other).await;
+        kill(one).await;
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_network_that_works_is_always_a_new_one() {
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let settings = settings().private_loopback(true);
+        let plan = prepare_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let (running, network) = waiting(&spawner, &plan).await;
+            assert!(!seen.iter().any(|before| number(before) == number(&network)), "{kernel:?}");
+            seen.push(network);
+            kill(running).await;
+        }
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+/// Who may write everything may write to `/proc/sys`, and to the settings of its network, were that not to be used again.
+#[tokio::test]
+async fn what_is_used_again_keeps_its_settings() {
+    let everything = bound(Some(Access::Write), NetworkPolicy::Restricted, &[]);
+    for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.fresh_proc) {
+        let script = "for f in /proc/sys/net/ipv4/*; do \
+                      { echo 1 > $f; } 2> /dev/null && echo $f; done; cat /proc/sys/net/ipv4/ip_default_ttl && echo read";
+        let (_, output) = run(&kernel, &everything, Path::new("/tmp"), script).await;
+        assert!(!output.contains("/proc"), "{kernel:?}: {output}");
+        assert!(output.contains("read"), "{kernel:?}: {output}");
+    }
+}
+
+extern "C" fn end(_: *mut c_void) -> std::ffi::c_int {
+    // SAFETY: ends the process without running anything of the parent's.
+    unsafe { libc::_exit(7) }
+}
+
+/// Starts a command by what `spoil` has left to it.
+fn start_after(kernel: &Kernel, spoil: impl FnOnce(&Arc<Spares>)) {
+    let mut launcher = Launcher::new().unwrap();
+    let sandbox = prepared(kernel, &read_only(), Walls::default());
+    let report = Report::default();
+    let started = launcher.with_stacks(|stacks, spares| {
+        spoil(spares);
+        // SAFETY: the launcher blocks all signals and lends its stacks; the command's function needs nothing.
+        unsafe { start::run(&sandbox.shape, stacks, spares, Some((end, std::ptr::null_mut())), &report) }
+    });
+    let started = started.unwrap_or_else(|refusal| panic!("{kernel:?}: {refusal:?}")).expect("it was made");
+    let target = wait_target(started.pidfd.as_raw_fd()).unwrap();
+    assert_eq!(wait(target, libc::WEXITED).unwrap(), Some(ExitStatus::exited(7)));
+    started.namespace.expect("it has one").end();
+}
+
+#[test]
+fn what_cannot_be_used_again_is_made_anew() {
+    let thread = std::thread::spawn(|| {
+        for kernel in kernels_with_networks() {
+            let null = || File::open("/dev/null").unwrap().into();
+            let user = || (kernel.mode == Mode::User).then(null);
+            start_after(&kernel, |spares| spares.lend(Spare { user: user(), network: null() }).give_back());
+            start_after(&kernel, |spares| spares.set_program(Program::Made(Arc::new(null()))));
+        }
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn the_program_can_be_neither_read_nor_changed() {
+    let spares = Spares::default();
+    let file = spares.program(b"\x7fELF").unwrap();
+    assert!(Arc::ptr_eq(&file, &spares.program(b"\x7fELF").unwrap()), "there is one");
+    let file = File::from(file.try_clone().unwrap());
+    assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o100);
+    assert!(file.set_len(0).is_err() && std::io::Write::write(&mut &file, b"x").is_err(), "it is sealed");
+    spares.set_program(Program::Refused);
+    assert!(spares.program(b"\x7fELF").is_none());
+}
