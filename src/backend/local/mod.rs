@@ -151,8 +151,10 @@ impl Local {
     /// Why the request would be refused: [`SpawnError::Sandbox`], what is wrong with the request, or with its working directory.
     pub async fn assess_sandbox(&self, request: &ExecRequest) -> Result<Enforcement, SpawnError> {
         let plan = LaunchPlan::new(request, &self.config)?;
-        let prepared =
-            sandbox::prepare(request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Nothing).await?;
+        let work = sandbox::work(request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Nothing)?;
+        let Some(work) = work else { return Ok(Enforcement::NONE) };
+        let prepared = tokio::task::spawn_blocking(move || work.carry_out()).await;
+        let prepared = prepared.map_err(|error| OsError::new("prepare a sandbox", std::io::Error::other(error)))??;
         Ok(prepared.map_or(Enforcement::NONE, |prepared| prepared.sandboxed.enforcement().clone()))
     }
 
@@ -193,18 +195,23 @@ impl ExecBackend for Local {
         let has_terminal = plan.terminal.is_some();
         let limit = self.config.start_limit;
         let starting = tokio::time::timeout(limit, async {
-            let prepared =
-                sandbox::prepare(&request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Names).await?;
-            let mut sandboxed = None;
-            let mut sandbox_type = NO_SANDBOX.to_owned();
-            if let Some(prepared) = prepared {
-                plan.names = prepared.held.map(|held| self.spawner.keep(held, self.config.sandbox.violations.clone()));
+            let work = sandbox::work(&request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Names)?;
+            let Some(work) = work else {
+                return Ok((self.spawner.start(plan).await?, None, NO_SANDBOX.to_owned()));
+            };
+            let (keeper, config) = (self.spawner.keeper(), Arc::clone(&self.config));
+            let prepare = move || {
+                let Some(prepared) = work.carry_out()? else { return Ok((plan, None)) };
+                plan.names = prepared.held.map(|held| keeper.keep(held, config.sandbox.violations.clone()));
                 plan.real_cwd = Some(prepared.cwd);
-                prepared.plan.apply(&mut plan, &self.config.base_env)?;
-                sandboxed.insert(prepared.sandboxed).hold(plan.names.clone());
-                sandbox_type = prepared.sandbox_type;
-            }
-            Ok::<_, SpawnError>((self.spawner.start(plan).await?, sandboxed, sandbox_type))
+                prepared.plan.apply(&mut plan, &config.base_env)?;
+                let mut sandboxed = prepared.sandboxed;
+                sandboxed.hold(plan.names.clone());
+                Ok((plan, Some((sandboxed, prepared.sandbox_type))))
+            };
+            let (launched, prepared) = self.spawner.start_prepared(prepare).await?;
+            let (sandboxed, sandbox_type) = prepared.unzip();
+            Ok((launched, sandboxed, sandbox_type.unwrap_or_else(|| NO_SANDBOX.to_owned())))
         });
         let (launched, sandboxed, sandbox_type) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
         let mut enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());

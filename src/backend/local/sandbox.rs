@@ -41,18 +41,18 @@ pub(super) struct Sandboxed {
     names: Option<Names>,
 }
 
-/// Binds and plans the sandbox of a request. None if it asks for none, or for one that restricts nothing.
+/// What it takes to bind and plan the sandbox of a request. None if it asks for none.
 ///
 /// # Errors
 ///
 /// Why there can be none. Nothing was started.
-pub(super) async fn prepare(
+pub(super) fn work(
     request: &ExecRequest,
     config: &Arc<LocalConfig>,
     placeholders: &os::sandbox::Placeholders,
     cwd: &Path,
     hold: Hold,
-) -> Result<Option<Prepared>, SpawnError> {
+) -> Result<Option<Work>, SpawnError> {
     if request.enforce_managed_network {
         let ports = request.managed_network.as_ref().is_some_and(ManagedNetworkFacts::has_ports);
         if request.sandbox.is_none() {
@@ -63,7 +63,7 @@ pub(super) async fn prepare(
         }
     }
     let Some(intent) = request.sandbox.clone() else { return Ok(None) };
-    let work = Work {
+    Ok(Some(Work {
         intent,
         managed: request.managed_network.clone(),
         must_manage: request.enforce_managed_network,
@@ -71,10 +71,7 @@ pub(super) async fn prepare(
         placeholders: placeholders.clone(),
         cwd: cwd.into(),
         hold,
-    };
-    // It looks up paths, which can take a while.
-    let prepared = tokio::task::spawn_blocking(move || work.carry_out()).await;
-    prepared.map_err(|error| OsError::new("prepare a sandbox", io::Error::other(error)))?
+    }))
 }
 
 /// Whether protected names that are missing are held, for a process that will run.
@@ -85,8 +82,8 @@ pub(super) enum Hold {
     Nothing,
 }
 
-/// What is done away from the tasks.
-struct Work {
+/// What is done away from the tasks: paths are looked up, which can take a while.
+pub(super) struct Work {
     intent: SandboxIntent,
     managed: Option<ManagedNetworkFacts>,
     /// Whether the network may be reached in no other way.
@@ -98,7 +95,12 @@ struct Work {
 }
 
 impl Work {
-    fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
+    /// Binds and plans. None if the request asks for a sandbox that restricts nothing. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be none. Nothing was started.
+    pub(super) fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
         let settings = &self.config.sandbox;
         let mut bound = self.bind()?;
         if bound.class == Class::Nothing {

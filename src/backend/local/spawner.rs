@@ -4,10 +4,15 @@
 //! child can be tied to the life of the thread that made it. So starts run on threads of their own that stay until the
 //! last process has ended: one, and more, up to a bound, while starts wait for one that is stuck.
 //!
+//! What has to be looked up before a start, which can block as well, is done by the thread that then starts it, if that has
+//! nothing else to do: to hand it from one thread to the next takes longer than most looks. One at a time, so that looks that
+//! hang keep no more than one thread from its work; others are for the blocking threads of the runtime.
+//!
 //! Children whose owner is gone are reaped by one more thread, which exists only while there are any: one that cannot be
 //! killed holds nobody up.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,6 +71,10 @@ type Buried = (Child, Option<Names>);
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    /// A thread prepares a start, or is about to.
+    preparing: bool,
     /// When a thread last took a job.
     last_taken: Option<Instant>,
     closed: bool,
@@ -73,13 +82,36 @@ struct State {
 
 #[derive(Debug)]
 enum Job {
-    Start(Arc<LaunchPlan>, oneshot::Sender<Delivery>),
+    Start(Start),
+    Prepare(Preparation),
     /// Stands for a start that a file system holds up.
     #[cfg(test)]
     Stuck(std::sync::mpsc::Receiver<()>),
     /// Stands for a defect.
     #[cfg(test)]
     Panics,
+}
+
+/// What is started, and who waits for it.
+type Start = (Arc<LaunchPlan>, oneshot::Sender<Delivery>);
+
+/// What is done before a start, which is none if that has failed.
+struct Preparation(Box<dyn FnOnce() -> Option<Start> + Send>);
+
+impl fmt::Debug for Preparation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Preparation")
+    }
+}
+
+/// The right to prepare a start on one of the threads.
+#[derive(Debug)]
+struct Turn(Arc<Queue>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.0.state).preparing = false;
+    }
 }
 
 /// Why a start failed, and whether the same may succeed a moment later.
@@ -118,14 +150,64 @@ impl Spawner {
     /// A child whose start was under way when the future was dropped is killed.
     pub(super) async fn start(&self, plan: LaunchPlan) -> Result<Launched, SpawnError> {
         let limit = self.start_limit;
-        tokio::time::timeout(limit, self.start_in_time(plan)).await.unwrap_or(Err(SpawnError::TimedOut { limit }))
+        tokio::time::timeout(limit, self.start_in_time(Arc::new(plan), None))
+            .await
+            .unwrap_or(Err(SpawnError::TimedOut { limit }))
     }
 
-    async fn start_in_time(&self, plan: LaunchPlan) -> Result<Launched, SpawnError> {
-        let plan = Arc::new(plan);
+    /// Starts a process whose plan is made by `prepare`, which may block, and returns what that has made besides.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`start`](Self::start). What was prepared by then is dropped.
+    pub(super) async fn start_prepared<T: Send + 'static>(
+        &self,
+        prepare: impl FnOnce() -> Result<(LaunchPlan, T), SpawnError> + Send + 'static,
+    ) -> Result<(Launched, T), SpawnError> {
+        let limit = self.start_limit;
+        let start = async {
+            let Some(turn) = self.queue.turn() else {
+                let prepared = tokio::task::spawn_blocking(prepare).await;
+                let (plan, besides) =
+                    prepared.map_err(|error| OsError::new("prepare a start", io::Error::other(error)))??;
+                return Ok((self.start_in_time(Arc::new(plan), None).await?, besides));
+            };
+            let (tell, mut told) = oneshot::channel();
+            let (reply, answer) = oneshot::channel();
+            let preparation = move || {
+                if tell.is_closed() {
+                    return None;
+                }
+                let prepared = prepare().map(|(plan, besides)| (Arc::new(plan), besides));
+                drop(turn);
+                let plan = prepared.as_ref().ok().map(|(plan, _)| Arc::clone(plan));
+                tell.send(prepared).ok()?;
+                Some((plan?, reply))
+            };
+            self.queue.push(Job::Prepare(Preparation(Box::new(preparation))))?;
+            let first = self.answer(answer).await;
+            match told.try_recv() {
+                Ok(Ok((plan, besides))) => Ok((self.start_in_time(plan, Some(first?)).await?, besides)),
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(first.err().unwrap_or(SpawnError::Closed)),
+            }
+        };
+        tokio::time::timeout(limit, start).await.unwrap_or(Err(SpawnError::TimedOut { limit }))
+    }
+
+    /// `first` is what became of it the first time, if it was tried already.
+    async fn start_in_time(
+        &self,
+        plan: Arc<LaunchPlan>,
+        mut first: Option<Result<Launched, Failed>>,
+    ) -> Result<Launched, SpawnError> {
         let mut pause = TEXT_BUSY_FIRST_PAUSE;
         loop {
-            match self.start_once(&plan).await? {
+            let started = match first.take() {
+                Some(first) => first,
+                None => self.start_once(&plan).await?,
+            };
+            match started {
                 Ok(launched) => return Ok(launched),
                 // Somebody who forked while the file was written holds it open for a moment.
                 Err(failed) if failed.text_busy && pause <= TEXT_BUSY_LAST_PAUSE => {
@@ -138,8 +220,13 @@ impl Spawner {
     }
 
     async fn start_once(&self, plan: &Arc<LaunchPlan>) -> Result<Result<Launched, Failed>, SpawnError> {
-        let (reply, mut answer) = oneshot::channel();
-        self.queue.push(Job::Start(Arc::clone(plan), reply))?;
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(Job::Start((Arc::clone(plan), reply)))?;
+        self.answer(answer).await
+    }
+
+    /// What became of a start that is in the queue.
+    async fn answer(&self, mut answer: oneshot::Receiver<Delivery>) -> Result<Result<Launched, Failed>, SpawnError> {
         self.add_thread_if(|threads, _| threads == 0)?;
         loop {
             match tokio::time::timeout(STUCK_AFTER, &mut answer).await {
@@ -169,9 +256,9 @@ impl Spawner {
         self.queue.tend(graves);
     }
 
-    /// Keeps names until the last who shares in them is gone. If the process was started, `sink` is told what became of them.
-    pub(super) fn keep(&self, held: Held, sink: Option<Arc<dyn ViolationSink>>) -> Names {
-        Names::new(held, sink, Arc::clone(&self.queue))
+    /// Who keeps names.
+    pub(super) fn keeper(&self) -> Keeper {
+        Keeper(Arc::clone(&self.queue))
     }
 
     /// Ends the threads, and waits for them and for what they have under way. Later starts fail.
@@ -214,6 +301,17 @@ impl Drop for Spawner {
     }
 }
 
+/// Keeps names for processes of a pool, also from its threads.
+#[derive(Debug)]
+pub(super) struct Keeper(Arc<Queue>);
+
+impl Keeper {
+    /// Keeps names until the last who shares in them is gone. If the process was started, `sink` is told what became of them.
+    pub(super) fn keep(&self, held: Held, sink: Option<Arc<dyn ViolationSink>>) -> Names {
+        Names::new(held, sink, Arc::clone(&self.0))
+    }
+}
+
 impl Graves {
     fn holds_killed(&self) -> bool {
         self.looked_at > 0 || !self.children.is_empty() || !self.names.is_empty()
@@ -238,6 +336,16 @@ impl Queue {
         drop(state);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// The right to prepare a start here, if a thread waits for something to do.
+    fn turn(self: &Arc<Self>) -> Option<Turn> {
+        let mut state = lock(&self.state);
+        let is_free = state.idle > state.jobs.len() && !state.preparing && !state.closed;
+        is_free.then(|| {
+            state.preparing = true;
+            Turn(Arc::clone(self))
+        })
     }
 
     /// Takes a child over, to be killed and reaped. Never blocks.
@@ -314,24 +422,30 @@ impl Queue {
     }
 
     fn close(&self) {
-        lock(&self.state).closed = true;
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let given_up = mem::take(&mut state.jobs);
+        drop(state);
         self.changed.notify_all();
+        // Not under the lock, which what they hold may take.
+        drop(given_up);
     }
 
-    /// The next job; none when the pool is closed. Starts that nobody took are given up then.
+    /// The next job; none when the pool is closed.
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         loop {
-            if state.closed {
-                state.jobs.clear();
-            }
             match state.jobs.pop_front() {
                 Some(job) => {
                     state.last_taken = Some(now());
                     return Some(job);
                 }
                 None if state.closed => return None,
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.idle += 1;
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.idle -= 1;
+                }
             }
         }
     }
@@ -355,35 +469,39 @@ fn is_left(child: &Child) -> bool {
 fn run(queue: &Arc<Queue>) {
     let mut launcher = Launcher::new();
     while let Some(job) = queue.next() {
-        match job {
+        let start = match job {
             #[cfg(test)]
-            Job::Stuck(until) => drop(until.recv()),
+            Job::Stuck(until) => {
+                // Its end is enough.
+                let _ = until.recv();
+                None
+            }
             #[cfg(test)]
             Job::Panics => panic!("as a test wants it"),
-            Job::Start(_, reply) if reply.is_closed() => {}
-            Job::Start(plan, reply) => {
-                let outcome = match &mut launcher {
-                    Ok(launcher) => launcher.launch(&plan).map_err(|failure| Failed {
-                        text_busy: failure.is_text_busy(),
-                        error: os::classify(failure, &plan),
-                    }),
-                    Err(error) => {
-                        let source = io::Error::new(error.kind(), error.to_string());
-                        let error = SpawnError::Os(OsError::new("prepare a spawner thread", source));
-                        launcher = Launcher::new();
-                        Err(Failed { text_busy: false, error })
-                    }
-                };
-                // Until the child has ended, whoever takes it.
-                let names = plan.names.clone();
-                if let Some(names) = names.as_ref().filter(|_| outcome.is_ok()) {
-                    names.started();
-                }
-                let delivery = Delivery { outcome: Some(outcome), names, queue: Arc::clone(queue) };
-                // A caller that is gone leaves the delivery to its destructor.
-                drop(reply.send(delivery));
+            Job::Start(start) => Some(start),
+            Job::Prepare(Preparation(prepare)) => prepare(),
+        };
+        // A caller that is gone wants nothing to be started.
+        let Some((plan, reply)) = start.filter(|(_, reply)| !reply.is_closed()) else { continue };
+        let outcome = match &mut launcher {
+            Ok(launcher) => launcher
+                .launch(&plan)
+                .map_err(|failure| Failed { text_busy: failure.is_text_busy(), error: os::classify(failure, &plan) }),
+            Err(error) => {
+                let source = io::Error::new(error.kind(), error.to_string());
+                let error = SpawnError::Os(OsError::new("prepare a spawner thread", source));
+                launcher = Launcher::new();
+                Err(Failed { text_busy: false, error })
             }
+        };
+        // Until the child has ended, whoever takes it.
+        let names = plan.names.clone();
+        if let Some(names) = names.as_ref().filter(|_| outcome.is_ok()) {
+            names.started();
         }
+        let delivery = Delivery { outcome: Some(outcome), names, queue: Arc::clone(queue) };
+        // A caller that is gone leaves the delivery to its destructor.
+        drop(reply.send(delivery));
     }
 }
 

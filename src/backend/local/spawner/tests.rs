@@ -126,7 +126,7 @@ fn held(spawner: &Spawner) -> (tempfile::TempDir, std::path::PathBuf, Names) {
     let placeholders = os::sandbox::Placeholders::new(Some(directory.path().join("state")));
     let held = placeholders.hold(&[name], MissingProtected::Placeholder);
     assert!(path.is_dir());
-    (directory, path, spawner.keep(held, None))
+    (directory, path, spawner.keeper().keep(held, None))
 }
 
 #[cfg(target_os = "linux")]
@@ -177,4 +177,112 @@ async fn gone(path: &std::path::Path) {
     while path.exists() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Where what prepares a start runs.
+fn thread_name() -> Option<String> {
+    std::thread::current().name().map(str::to_owned)
+}
+
+async fn start_and_bury(spawner: &Spawner) {
+    let launched = patiently(spawner.start(plan(["sleep", "0"]))).await.unwrap();
+    spawner.bury(launched.child, None);
+}
+
+/// A start that is prepared tells which thread has done it.
+async fn prepared_by(spawner: &Spawner) -> Option<String> {
+    let start = spawner.start_prepared(|| Ok((plan(["sleep", "0"]), thread_name())));
+    let (launched, by) = patiently(start).await.unwrap();
+    spawner.bury(launched.child, None);
+    by
+}
+
+async fn until_idle(spawner: &Spawner) {
+    patiently(async {
+        while lock(&spawner.queue.state).idle == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_start_is_prepared_by_the_thread_that_makes_it_if_that_has_nothing_to_do() {
+    let spawner = Arc::new(Spawner::new(PATIENCE));
+    assert_ne!(prepared_by(&spawner).await.as_deref(), Some("longarm-spawn"), "there is none yet");
+    until_idle(&spawner).await;
+    assert_eq!(prepared_by(&spawner).await.as_deref(), Some("longarm-spawn"));
+    until_idle(&spawner).await;
+    // One whose preparation hangs.
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (begun, has_begun) = oneshot::channel();
+    let hanging = tokio::spawn({
+        let spawner = Arc::clone(&spawner);
+        async move {
+            let prepare = move || {
+                begun.send(thread_name()).unwrap();
+                wait.recv().unwrap();
+                Ok((plan(["sleep", "0"]), ()))
+            };
+            spawner.start_prepared(prepare).await
+        }
+    });
+    assert_eq!(patiently(has_begun).await.unwrap().as_deref(), Some("longarm-spawn"));
+    // Neither plain ones nor others that are prepared have to wait for it, and none of these is behind it.
+    start_and_bury(&spawner).await;
+    until_idle(&spawner).await;
+    assert_ne!(prepared_by(&spawner).await.as_deref(), Some("longarm-spawn"));
+    go_on.send(()).unwrap();
+    let (launched, ()) = patiently(hanging).await.unwrap().unwrap();
+    spawner.bury(launched.child, None);
+    patiently(spawner.shut_down()).await;
+}
+
+#[tokio::test]
+async fn a_preparation_that_fails_or_panics_starts_nothing() {
+    let spawner = Spawner::new(PATIENCE);
+    start_and_bury(&spawner).await;
+    until_idle(&spawner).await;
+    let start = spawner.start_prepared(|| Err::<(LaunchPlan, ()), _>(SpawnError::CwdNotFound { path: "/here".into() }));
+    let error = patiently(start).await.unwrap_err();
+    assert!(matches!(&error, SpawnError::CwdNotFound { path } if path == std::path::Path::new("/here")), "{error}");
+    until_idle(&spawner).await;
+    let start = spawner.start_prepared(|| -> Result<(LaunchPlan, ()), SpawnError> { panic!("as a test wants it") });
+    let error = patiently(start).await.unwrap_err();
+    assert!(matches!(error, SpawnError::Os(_)), "{error}");
+    // The right to prepare is not lost with it.
+    start_and_bury(&spawner).await;
+    until_idle(&spawner).await;
+    assert_eq!(prepared_by(&spawner).await.as_deref(), Some("longarm-spawn"));
+    patiently(spawner.shut_down()).await;
+    let error = patiently(spawner.start_prepared(|| Ok((plan(["sleep", "0"]), ())))).await.unwrap_err();
+    assert!(matches!(error, SpawnError::Closed), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_prepared_for_a_caller_that_is_gone_is_dropped() {
+    let spawner = Arc::new(Spawner::new(PATIENCE));
+    start_and_bury(&spawner).await;
+    until_idle(&spawner).await;
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (begun, has_begun) = oneshot::channel();
+    // Its end closes this channel.
+    let (besides, dropped) = oneshot::channel::<()>();
+    let start = tokio::spawn({
+        let spawner = Arc::clone(&spawner);
+        async move {
+            let prepare = move || {
+                begun.send(()).unwrap();
+                wait.recv().unwrap();
+                Ok((plan(["sleep", "300"]), besides))
+            };
+            spawner.start_prepared(prepare).await.map(drop)
+        }
+    });
+    patiently(has_begun).await.unwrap();
+    start.abort();
+    assert!(patiently(start).await.unwrap_err().is_cancelled());
+    go_on.send(()).unwrap();
+    assert!(patiently(dropped).await.is_err());
+    patiently(spawner.shut_down()).await;
 }

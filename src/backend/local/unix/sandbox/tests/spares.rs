@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::spare::{Program, Spare, Spares};
 use super::*;
+use crate::backend::local::unix::namespace::above;
 use crate::backend::local::unix::platform::{Launcher, wait_target};
 use crate::backend::local::unix::process::wait;
 
@@ -109,7 +110,8 @@ fn start_after(kernel: &Kernel, spoil: impl FnOnce(&Arc<Spares>)) {
 fn what_cannot_be_used_again_is_made_anew() {
     let thread = std::thread::spawn(|| {
         for kernel in kernels_with_networks() {
-            let null = || File::open("/dev/null").unwrap().into();
+            // Out of the way of the numbers that the first process gets.
+            let null = || above(&File::open("/dev/null").unwrap().into(), 5).unwrap();
             let user = || (kernel.mode == Mode::User).then(null);
             start_after(&kernel, |spares| spares.lend(Spare { user: user(), network: null() }).give_back());
             start_after(&kernel, |spares| spares.set_program(Program::Made(Arc::new(null()))));
@@ -125,7 +127,7 @@ fn the_program_can_be_neither_read_nor_changed() {
     assert!(Arc::ptr_eq(&file, &spares.program(b"\x7fELF").unwrap()), "there is one");
     let file = File::from(file.try_clone().unwrap());
     assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o100);
-    assert!(file.set_len(0).is_err() && std::io::Write::write(&mut &file, b"x").is_err(), "it is sealed");
+    assert!(file.set_len(0).is_err() && io::Write::write(&mut &file, b"x").is_err(), "it is sealed");
     spares.set_program(Program::Refused);
     assert!(spares.program(b"\x7fELF").is_none());
 }
