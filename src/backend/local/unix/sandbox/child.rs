@@ -573,14 +573,11 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
             let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
             raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags, c"").during(Stage::Proc, 0)?;
             for path in read_only {
-                let tree = match raw::clone_tree(libc::AT_FDCWD, path, false) {
+                match raw::bind_read_only(path, flags) {
                     // Its module was taken away since the plan was made.
-                    Err(libc::ENOENT) => continue,
-                    cloned => cloned.during(Stage::Proc, 1)?,
-                };
-                raw::set_mount_attributes(tree, raw::RDONLY, false).during(Stage::Proc, 2)?;
-                raw::attach_tree(tree, libc::AT_FDCWD, path).during(Stage::Proc, 3)?;
-                libc::close(tree);
+                    Err(libc::ENOENT) => {}
+                    bound => bound.during(Stage::Proc, 1)?,
+                }
             }
         }
         // The kernel reaps what nobody asks for. This survives the execution.

@@ -134,18 +134,35 @@ fn tree(rules: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
     if rules.len() > LEAF {
         let (lower, upper) = rules.split_at(rules.len() / 2);
         let (lower, from) = (tree(lower), upper[0].0);
-        program.push(jump(JUMP_IF_AT_LEAST, from, 0, 1));
-        program.push(statement(JUMP, lower.len() as u32));
+        match u8::try_from(lower.len()) {
+            Ok(length) => program.push(jump(JUMP_IF_AT_LEAST, from, length, 0)),
+            // Farther than a condition reaches.
+            Err(_) => {
+                program.push(jump(JUMP_IF_AT_LEAST, from, 0, 1));
+                program.push(statement(JUMP, lower.len() as u32));
+            }
+        }
         program.extend(lower);
         program.extend(tree(upper));
         return program;
     }
-    for (call, block) in rules {
+    // Those that are just refused share the verdict, which comes last.
+    let is_refusal =
+        |block: &[Instruction]| matches!(block, [only] if only.code == RETURN && only.k == refuse(libc::EPERM).k);
+    let (refused, others): (Vec<_>, Vec<_>) = rules.iter().partition(|(_, block)| is_refusal(block));
+    for (call, block) in others {
         // Blocks are shorter than what a jump reaches.
         program.push(jump(JUMP_IF_EQUAL, *call, 0, block.len() as u8));
         program.extend_from_slice(block);
     }
+    for (index, (call, _)) in refused.iter().enumerate() {
+        let to_verdict = refused.len() - index;
+        program.push(jump(JUMP_IF_EQUAL, *call, to_verdict as u8, 0));
+    }
     program.push(statement(RETURN, ALLOW));
+    if !refused.is_empty() {
+        program.push(refuse(libc::EPERM));
+    }
     program
 }
 

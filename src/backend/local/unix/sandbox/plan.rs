@@ -257,8 +257,6 @@ impl Tree {
         ] {
             tree.makes.push(Make::Link { at: at.into(), to: to.into() });
         }
-        tree.make_directory(Path::new(CLOSED_DIRECTORY), 0);
-        tree.make_file(Path::new(CLOSED_FILE), 0);
         tree.make_directory(Path::new("proc"), 0o555);
         tree.make_directory(Path::new("shm"), 0o1777);
         tree
@@ -370,6 +368,7 @@ impl Tree {
                     "what is denied lies in more than {MAX_HELD} directories that could be moved; deny some of these instead"
                 )));
             }
+            self.make_directory(Path::new(CLOSED_DIRECTORY), 0);
             self.held.insert(directory.to_path_buf(), (top.clone(), found.identity));
         }
         Ok(())
@@ -404,6 +403,7 @@ impl Tree {
             return Ok(());
         }
         let with = if !found.directory {
+            self.make_file(Path::new(CLOSED_FILE), 0);
             PathBuf::from(CLOSED_FILE)
         } else if bound.opens_below(path) {
             let own = PathBuf::from(format!("closed-{}", self.put.len()));
@@ -411,6 +411,7 @@ impl Tree {
             self.make_directory(&own, 0o111);
             own
         } else {
+            self.make_directory(Path::new(CLOSED_DIRECTORY), 0);
             PathBuf::from(CLOSED_DIRECTORY)
         };
         let target = match self.above(path) {

@@ -110,6 +110,21 @@ pub(super) unsafe fn mount_new(kind: &CStr, at: &CStr, flags: libc::c_ulong, opt
     result(unsafe { libc::mount(kind, at.as_ptr(), kind, flags, options) }.into()).map(drop)
 }
 
+/// Makes a place read-only by a mount of itself, which keeps these flags. Not for a path that somebody else could change.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+pub(super) unsafe fn bind_read_only(path: &CStr, flags: libc::c_ulong) -> Result<(), Errno> {
+    let (place, none) = (path.as_ptr(), ptr::null());
+    // SAFETY: the path is a terminated string; the other pointers may be null.
+    unsafe {
+        result(libc::mount(place, place, none, libc::MS_BIND, none.cast()).into())?;
+        let flags = flags | libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+        result(libc::mount(none, place, none, flags, none.cast()).into()).map(drop)
+    }
+}
+
 /// What the kernel reads; older ones a shorter part of it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
