@@ -5,6 +5,10 @@
 //! silence says nothing: then what it takes of what we send is the sign of life. Where the transport cannot say how much
 //! that is, its time stands still.
 //!
+//! Nor does silence say anything that this end was not there to hear: where a timeout comes late, as after a sleep of the
+//! machine, or because others had it, what the peer has said may still wait to be read, and a ping may not have gone out
+//! that was due. It is asked once more, and has the time for an answer that it would have had.
+//!
 //! Used by both sides. Invariants: a spurious timeout changes nothing; time that goes back is taken as standing still.
 
 use std::time::Duration;
@@ -22,8 +26,10 @@ pub(crate) struct Keepalive {
     last_life: Instant,
     next_ping: Instant,
     listening: bool,
-    /// A sign of life is wanted until then.
-    challenged: Option<Instant>,
+    /// A sign of life is wanted until then, for which there was so much time.
+    challenged: Option<(Instant, Duration)>,
+    /// It is not given up before: it was asked once more.
+    asked_until: Option<Instant>,
     /// The transport has no pings, so silence is no evidence.
     disabled: bool,
 }
@@ -53,6 +59,7 @@ impl Keepalive {
             next_ping: after(now, config.ping_interval),
             listening: true,
             challenged: None,
+            asked_until: None,
             disabled: false,
         }
     }
@@ -61,8 +68,7 @@ impl Keepalive {
     pub(crate) fn handle_received(&mut self, now: Instant, received_bytes: u64) {
         if received_bytes > self.received_bytes {
             self.received_bytes = received_bytes;
-            self.challenged = None;
-            self.last_life = self.last_life.max(now);
+            self.note_life(now);
         }
     }
 
@@ -70,18 +76,22 @@ impl Keepalive {
     pub(crate) fn handle_sent(&mut self, now: Instant, sent_bytes: u64) {
         let before = self.sent_bytes.replace(sent_bytes);
         if !self.listening && before.is_none_or(|before| sent_bytes > before) {
-            self.challenged = None;
-            self.last_life = self.last_life.max(now);
+            self.note_life(now);
         }
     }
 
     /// Whether this end reads from now on.
     pub(crate) fn set_listening(&mut self, now: Instant, listening: bool) {
         if listening != self.listening {
-            self.challenged = None;
-            self.last_life = self.last_life.max(now);
+            self.note_life(now);
         }
         self.listening = listening;
+    }
+
+    fn note_life(&mut self, now: Instant) {
+        self.challenged = None;
+        self.asked_until = None;
+        self.last_life = self.last_life.max(now);
     }
 
     /// Somebody doubts the connection: without a sign of life within `limit` it is given up. True if a ping should go out for
@@ -90,7 +100,7 @@ impl Keepalive {
         if self.disabled || self.challenged.is_some() || !self.counts() {
             return false;
         }
-        self.challenged = Some(after(now, limit));
+        self.challenged = Some((after(now, limit), limit));
         true
     }
 
@@ -113,6 +123,10 @@ impl Keepalive {
             return Verdict::Alive;
         }
         if self.counts() && now >= self.deadline() {
+            let due = self.next_ping.min(self.deadline());
+            if now.saturating_duration_since(due) >= LATE {
+                return self.ask_again(now);
+            }
             return Verdict::Dead { silence: now.saturating_duration_since(self.last_life) };
         }
         if now >= self.next_ping {
@@ -127,11 +141,23 @@ impl Keepalive {
         self.listening || self.sent_bytes.is_some()
     }
 
+    fn ask_again(&mut self, now: Instant) -> Verdict {
+        let usual = self.config.silence_limit.saturating_sub(self.config.ping_interval);
+        let limit = self.challenged.map_or(usual, |(_, limit)| limit.min(usual));
+        self.asked_until = Some(after(now, limit.max(LATE)));
+        self.next_ping = after(now, self.config.ping_interval);
+        Verdict::Ping
+    }
+
     fn deadline(&self) -> Instant {
         let silent = after(self.last_life, self.config.silence_limit);
-        self.challenged.map_or(silent, |challenged| challenged.min(silent))
+        let deadline = self.challenged.map_or(silent, |(challenged, _)| challenged.min(silent));
+        self.asked_until.map_or(deadline, |until| until.max(deadline))
     }
 }
+
+/// A timeout that comes so late says nothing about the peer.
+const LATE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -124,3 +124,48 @@ fn without_pings_nothing_is_doubted() {
     keepalive.set_listening(start, false);
     assert!(!keepalive.challenge(start, Duration::ZERO));
 }
+
+#[test]
+fn a_peer_is_not_given_up_for_what_nobody_was_there_to_hear() {
+    let (start, mut keepalive) = start();
+    // The ping was due at 30 s.
+    let woken = start + 225 * SECOND;
+    assert_eq!(keepalive.handle_timeout(woken), Verdict::Ping);
+    assert_eq!(keepalive.handle_timeout(woken), Verdict::Alive);
+    assert_eq!(keepalive.poll_timeout(), Some(woken + 30 * SECOND));
+    let mut silent = keepalive;
+    assert_eq!(silent.handle_timeout(woken + 29 * SECOND), Verdict::Alive);
+    assert_eq!(silent.handle_timeout(woken + 30 * SECOND), Verdict::Dead { silence: 255 * SECOND });
+}
+
+#[test]
+fn an_answer_that_may_wait_to_be_read_is_read_first() {
+    let (start, mut keepalive) = start();
+    assert_eq!(keepalive.handle_timeout(start + 30 * SECOND), Verdict::Ping);
+    let woken = start + 100 * SECOND;
+    assert_eq!(keepalive.handle_timeout(woken), Verdict::Ping, "the answer to the first one has not been looked for");
+    keepalive.handle_received(woken, 1);
+    assert_eq!(keepalive.poll_timeout(), Some(woken + 30 * SECOND));
+    assert_eq!(keepalive.handle_timeout(woken + 30 * SECOND), Verdict::Ping);
+    assert_eq!(keepalive.handle_timeout(woken + 60 * SECOND), Verdict::Dead { silence: 60 * SECOND }, "as ever");
+}
+
+#[test]
+fn one_that_is_doubted_has_its_short_time_also_when_this_end_was_late() {
+    let (start, mut keepalive) = start();
+    let limit = 2 * SECOND;
+    assert!(keepalive.challenge(start, limit));
+    let late = start + 5 * SECOND;
+    assert_eq!(keepalive.handle_timeout(late), Verdict::Ping);
+    assert_eq!(keepalive.poll_timeout(), Some(late + limit));
+    assert_eq!(keepalive.handle_timeout(late + limit), Verdict::Dead { silence: 7 * SECOND });
+}
+
+#[test]
+fn a_timeout_that_is_only_a_little_late_is_as_good_as_any() {
+    let (start, mut keepalive) = start();
+    let little = Duration::from_millis(900);
+    assert_eq!(keepalive.handle_timeout(start + 30 * SECOND + little), Verdict::Ping);
+    let end = start + 60 * SECOND + little;
+    assert_eq!(keepalive.handle_timeout(end), Verdict::Dead { silence: 60 * SECOND + little });
+}
