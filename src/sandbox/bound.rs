@@ -99,6 +99,20 @@ impl Bound {
         Ok(())
     }
 
+    /// An empty directory stands at a path now at which nothing was, and which is not writable: what the intent means is the
+    /// same otherwise.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing stands for names there"))]
+    pub(crate) fn come_to_exist(&mut self, path: &Path) {
+        if let Ok(at) = self.entries.binary_search_by(|entry| entry.path.as_path().cmp(path))
+            && self.entries[at].kind == Existing::Missing
+        {
+            self.entries[at].kind = Existing::Directory;
+        }
+        for name in self.protected.iter_mut().filter(|name| name.path == path && name.state == Existing::Missing) {
+            name.state = Existing::Directory;
+        }
+    }
+
     /// The entry of a canonical path, or that of the nearest directory above it.
     pub fn nearest(&self, path: &Path) -> Option<&BoundEntry> {
         let (mut path, mut entries) = (path, self.entries.as_slice());

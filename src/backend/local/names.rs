@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use super::os::sandbox::Held;
 use super::spawner::Queue;
@@ -88,8 +88,14 @@ impl Names {
     }
 
     /// The process has ended. Tells which of them appeared or changed, and lets all of them go. Blocks.
-    pub(super) fn finish(&self) -> Vec<ChangedName> {
-        self.0.take().map(Parting::carry_out).unwrap_or_default()
+    fn finish(&self, tell: oneshot::Sender<Vec<ChangedName>>) {
+        let Some(mut parting) = self.0.take() else { return drop(tell.send(Vec::new())) };
+        let changed = parting.carry_out();
+        // Nobody has to wait for the rest but who closes the place.
+        let _counted = self.0.reaper.count_parting();
+        // Whoever has given it up does not need to know.
+        drop(tell.send(changed));
+        drop(parting);
     }
 
     /// The same, by the reaper, unless somebody is about it already. Does not block.
@@ -120,7 +126,7 @@ impl Drop for Kept {
 #[derive(Debug)]
 pub(super) struct Check {
     names: Names,
-    task: JoinHandle<Vec<ChangedName>>,
+    told: oneshot::Receiver<Vec<ChangedName>>,
     until: Instant,
 }
 
@@ -128,8 +134,9 @@ impl Check {
     /// Begins to look. Must be called within a runtime.
     pub(super) fn begin(names: Names, now: Instant) -> Self {
         let shared = names.clone();
-        let task = tokio::task::spawn_blocking(move || shared.finish());
-        Self { names, task, until: now + CHECK_LIMIT }
+        let (tell, told) = oneshot::channel();
+        drop(tokio::task::spawn_blocking(move || shared.finish(tell)));
+        Self { names, told, until: now + CHECK_LIMIT }
     }
 
     /// When it is given up.
@@ -139,9 +146,9 @@ impl Check {
 
     /// What was seen, or that nothing could be seen in time. Not to be asked again after that.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<Vec<Evidence>>> {
-        Poll::Ready(match Pin::new(&mut self.task).poll(cx) {
+        Poll::Ready(match Pin::new(&mut self.told).poll(cx) {
             Poll::Ready(Ok(changed)) => Ok(changed.into_iter().map(ChangedName::into_evidence).collect()),
-            Poll::Ready(Err(error)) => Err(io::Error::other(error)),
+            Poll::Ready(Err(_)) => Err(io::Error::other("the look has failed")),
             Poll::Pending if now < self.until => return Poll::Pending,
             // A file system can hang for ever. If nobody has come to it yet, no thread of the runtime needs to.
             Poll::Pending => {
@@ -161,8 +168,9 @@ pub(super) struct Parting {
 }
 
 impl Parting {
-    /// Tells what became of them, moves out of the way what the owner wants moved, and lets them go. Blocks.
-    pub(super) fn carry_out(self) -> Vec<ChangedName> {
+    /// Tells what became of them, moves out of the way what the owner wants moved, and lets them go. Blocks, as does the drop:
+    /// a file system can take its time to give back what was removed.
+    pub(super) fn carry_out(&mut self) -> Vec<ChangedName> {
         if !self.started {
             return Vec::new();
         }
@@ -173,7 +181,7 @@ impl Parting {
             ChangedName { path: path.into(), change, moved_to }
         });
         let changed: Vec<_> = changed.collect();
-        drop(self.held);
+        self.held.let_go();
         if let Some(sink) = &self.sink {
             for name in &changed {
                 // A panic of the host's was reported where it happened, and is no reason to leave the others to themselves.

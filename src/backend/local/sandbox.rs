@@ -127,10 +127,8 @@ impl Work {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
             names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
             unheld = admit(names.unheld(), &bound, settings)?;
-            if names.has_placed() {
-                // What was missing is there now, to be mounted over.
-                bound = self.bind()?;
-            }
+            // What was missing is there now, to be mounted over.
+            names.placeholders().for_each(|path| bound.come_to_exist(path));
             held = (!names.is_idle()).then_some(names);
         } else {
             let names = self.placeholders.foresee(&bound.protected, settings.missing_protected);

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub(super) struct Queue {
     graves: Mutex<Graves>,
     /// There is one more child to reap.
     dug: Condvar,
+    /// Looks at names whose outcome is told, and that are not over.
+    partings: AtomicUsize,
 }
 
 /// Children whose owner is gone.
@@ -134,6 +137,15 @@ impl Drop for Delivery {
         if let Some(Ok(launched)) = self.outcome.take() {
             self.queue.bury(launched.child, self.names.take());
         }
+    }
+}
+
+#[derive(Debug)]
+struct CountedParting(Arc<Queue>);
+
+impl Drop for CountedParting {
+    fn drop(&mut self) {
+        self.0.partings.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -273,7 +285,7 @@ impl Spawner {
             let outcome = thread.join();
             debug_assert!(outcome.is_ok(), "a spawner thread panicked");
         }
-        while lock(&self.queue.graves).holds_killed() {
+        while lock(&self.queue.graves).holds_killed() || self.queue.partings.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -365,6 +377,12 @@ impl Queue {
         self.tend(graves);
     }
 
+    /// Has whoever closes the place wait until what it returns is dropped.
+    pub(super) fn count_parting(self: &Arc<Self>) -> impl Drop {
+        self.partings.fetch_add(1, Ordering::Relaxed);
+        CountedParting(Arc::clone(self))
+    }
+
     /// Has somebody look after the children.
     fn tend(self: &Arc<Self>, mut graves: MutexGuard<'_, Graves>) {
         if !graves.tended {
@@ -387,7 +405,7 @@ impl Queue {
             graves.looked_at = children.len() + names.len();
             // Nobody who brings another one has to wait for the looks, which can take the file system some time.
             drop(graves);
-            for names in names {
+            for mut names in names {
                 // Whoever wanted to know of it has gone; the owner is told.
                 drop(names.carry_out());
             }

@@ -83,9 +83,18 @@ impl Held {
     /// Nothing is made to hold them.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
-    pub(super) fn has_placed(&self) -> bool {
-        false
+    pub(super) fn placeholders(&self) -> impl Iterator<Item = &Path> {
+        std::iter::empty()
     }
+
+    /// Nothing was made to hold them.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(
+        clippy::unused_self,
+        clippy::needless_pass_by_ref_mut,
+        reason = "it has the names of the placeholders of Linux"
+    )]
+    pub(super) fn let_go(&mut self) {}
 
     /// Nothing has to be made to hold them.
     #[cfg(not(target_os = "linux"))]

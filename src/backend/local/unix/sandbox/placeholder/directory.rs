@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::iter;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -29,11 +30,49 @@ impl Identity {
 
     /// What a name stands for itself, if there is something.
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
+        Ok(Thing::at(path)?.map(|thing| thing.id))
+    }
+}
+
+/// What a name stands for, by one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thing {
+    pub(super) id: Identity,
+    /// When it was made, since inodes are used again.
+    pub(super) born: Option<SystemTime>,
+    /// Whether it is a directory of ours with a mode that we give one.
+    is_like_ours: bool,
+    is_lent: bool,
+}
+
+impl Thing {
+    pub(super) fn of(found: &fs::Metadata) -> Self {
+        let mode = found.mode();
+        Self {
+            id: Identity::of(found),
+            born: found.created().ok(),
+            is_like_ours: found.is_dir() && is_our_mode(mode) && found.uid() == journal::own_uid(),
+            is_lent: is_lent(mode),
+        }
+    }
+
+    /// What is at a path itself, if there is something.
+    pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
         match fs::symlink_metadata(path) {
             Ok(found) => Ok(Some(Self::of(&found))),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether it may be a placeholder, if it is empty.
+    pub(super) const fn is_like_a_placeholder(&self) -> bool {
+        self.is_like_ours
+    }
+
+    /// Whether a process that may write there has been allowed to fill it.
+    pub(super) const fn is_lent(&self) -> bool {
+        self.is_lent
     }
 }
 
@@ -64,12 +103,12 @@ pub(super) fn unlock(open: &OwnedFd) {
 /// Removes a directory if it is this one and empty. True unless it should be tried again some day.
 pub(super) fn remove(path: &Path, id: Identity, open: Option<&OwnedFd>) -> bool {
     // Its root may have been moved meanwhile. Where the directory is now, the kernel knows.
-    let moved = open.and_then(|fd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok());
-    let mut paths = std::iter::once(path).chain(moved.as_deref());
+    let moved = || -> Option<PathBuf> { fs::read_link(format!("/proc/self/fd/{}", open?.as_raw_fd())).ok() };
+    let mut paths = iter::once(path.to_path_buf()).chain(iter::once_with(moved).flatten());
     let Some(path) = paths.find(|path| Identity::at(path).is_ok_and(|found| found == Some(id))) else { return true };
-    match fs::remove_dir(path) {
+    match fs::remove_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-            hand_over(path);
+            hand_over(&path);
             true
         }
         removed => removed.is_ok(),
@@ -153,9 +192,7 @@ fn hand_over(path: &Path) {
 
 /// Whether it is, as far as a look tells, an empty directory of ours.
 pub(super) fn is_like_a_placeholder(path: &Path) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_dir() && is_our_mode(found.mode()) && found.uid() == journal::own_uid())
-        && is_empty_directory(path)
+    matches!(Thing::at(path), Ok(Some(thing)) if thing.is_like_a_placeholder()) && is_empty_directory(path)
 }
 
 /// Whether a mode is one that we give a directory. A bit that it inherits from the one above it says nothing.
@@ -165,7 +202,7 @@ fn is_our_mode(mode: u32) -> bool {
 }
 
 /// Whether it is lent to a process that may write there.
-pub(super) const fn is_lent(mode: u32) -> bool {
+const fn is_lent(mode: u32) -> bool {
     mode & 0o1000 != 0
 }
 

@@ -1,15 +1,14 @@
 //! Names that are held or watched while processes run, and what became of them.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::directory::{Identity, is_empty_directory, is_lent};
+use super::directory::{Identity, Thing, is_empty_directory};
 use super::{Shared, journal};
 use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, NameChange};
@@ -22,6 +21,8 @@ pub(in crate::backend::local) struct Held {
     pub(super) names: Vec<HeldName>,
     /// The process, if it may write somewhere.
     pub(super) writer: Option<u64>,
+    /// Directories that were removed and are still open.
+    pub(super) removed: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -45,11 +46,6 @@ impl Held {
         self.names.is_empty() && self.writer.is_none()
     }
 
-    /// Whether a directory of ours stands for any of them.
-    pub(in crate::backend::local) fn has_placed(&self) -> bool {
-        self.names.iter().any(|name| name.placed.is_some())
-    }
-
     /// The names that could be made, since no directory stands for them, and why.
     pub(in crate::backend::local) fn unheld(&self) -> impl Iterator<Item = (&Path, &Unheld)> {
         self.names.iter().filter_map(|name| Some((name.path.as_path(), name.unheld.as_ref()?)))
@@ -66,7 +62,6 @@ impl Held {
     }
 
     /// The names for which a directory of ours stands.
-    #[cfg(test)]
     pub(in crate::backend::local) fn placeholders(&self) -> impl Iterator<Item = &Path> {
         self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.path.as_path())
     }
@@ -87,46 +82,41 @@ impl Held {
             .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directories, &name.path)?)))
             .collect()
     }
+
+    /// Lets the names go. What a file system may take its time for is left to the drop: to give back what is removed.
+    pub(in crate::backend::local) fn let_go(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.removed.extend(self.shared.dismiss(writer));
+        }
+        self.removed.extend(self.shared.release(self.names.drain(..).filter_map(|name| name.placed)));
+        self.shared.try_again();
+    }
 }
 
 impl HeldName {
     fn change(&self, shared: &Shared) -> Option<NameChange> {
         let is_new = self.before.is_none() || self.placed.is_some();
         let change = if is_new { NameChange::Appeared } else { NameChange::Replaced };
-        match Identity::at(&self.path) {
+        match Thing::at(&self.path) {
             // That it went is nothing that could harm.
             Ok(None) => None,
-            Ok(Some(now)) if Some(now) == self.before && born(&self.path) == self.born => {
-                let is_filled = self.placed.is_some() && !is_empty_directory(&self.path) && !self.is_lent();
+            Ok(Some(now)) if Some(now.id) == self.before && now.born == self.born => {
+                let is_lent = || matches!(Thing::at(&self.path), Ok(Some(thing)) if thing.is_lent());
+                let is_filled = self.placed.is_some() && !is_empty_directory(&self.path) && !is_lent();
                 is_filled.then_some(change)
             }
             // It stands there for another process that still runs.
-            Ok(Some(now)) if self.placed != Some(now) && shared.stands_for_a_name(&self.path, now) => None,
+            Ok(Some(now)) if self.placed != Some(now.id) && shared.stands_for_a_name(&self.path, &now) => None,
             Ok(Some(_)) => Some(change),
             Err(_) => self.before.map(|_| NameChange::Unknown),
         }
-    }
-
-    /// Whether a process that may write there has been allowed to fill our directory.
-    fn is_lent(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|found| is_lent(found.mode()))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(writer) = self.writer.take() {
-            self.shared.dismiss(writer);
-        }
-        for id in self.names.iter().filter_map(|name| name.placed) {
-            self.shared.release(id);
-        }
-        self.shared.try_again();
+        self.let_go();
     }
-}
-
-pub(super) fn born(path: &Path) -> Option<SystemTime> {
-    fs::symlink_metadata(path).ok()?.created().ok()
 }
 
 fn set_aside(directories: &[PathBuf], path: &Path) -> Option<PathBuf> {

@@ -2,10 +2,11 @@
 //! what it may do.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::Mode;
 
-use super::directory::{Identity, LENT, MODE, is_empty_directory};
+use super::directory::{Identity, LENT, MODE, Thing, is_empty_directory};
 use super::{Shared, State};
 use crate::sandbox::{Access, Bound, Existing};
 
@@ -28,19 +29,19 @@ impl Shared {
         let mut writer = Writer { bound: bound.clone(), lent: Vec::new() };
         let entries = bound.entries.iter();
         for entry in entries.filter(|entry| entry.access == Access::Write && entry.kind == Existing::Directory) {
-            let shared = match Identity::at(&entry.path) {
-                Ok(Some(id)) => self.share(&entry.path, id),
+            let shared = match Thing::at(&entry.path) {
+                Ok(Some(thing)) => self.share(&entry.path, &thing).map(|is_shared| is_shared.then_some(thing.id)),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
             match shared {
                 Ok(Some(id)) if !writer.lent.contains(&id) => writer.lent.push(id),
-                Ok(Some(id)) => self.release(id),
+                Ok(Some(id)) => drop(self.release([id])),
                 Ok(None) => {}
                 // It has gone meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    writer.lent.into_iter().for_each(|id| self.release(id));
+                    drop(self.release(writer.lent));
                     let what = format!("{} is held for another process: {error}", entry.path.display());
                     return Err(io::Error::new(error.kind(), what));
                 }
@@ -56,10 +57,10 @@ impl Shared {
         Ok(Some(token))
     }
 
-    /// The process has ended.
-    pub(super) fn dismiss(&self, token: u64) {
+    /// The process has ended. Returns what is left of directories that are removed, as [`Shared::release`] does.
+    pub(super) fn dismiss(&self, token: u64) -> Vec<OwnedFd> {
         let mut state = self.state();
-        let Some(writer) = state.writers.remove(&token) else { return };
+        let Some(writer) = state.writers.remove(&token) else { return Vec::new() };
         for id in &writer.lent {
             let is_lent = state.writers.values().any(|other| other.lent.contains(id));
             let is_empty = state.placed.get(id).is_some_and(|placed| is_empty_directory(&placed.path));
@@ -68,7 +69,7 @@ impl Shared {
             }
         }
         drop(state);
-        writer.lent.into_iter().for_each(|id| self.release(id));
+        self.release(writer.lent)
     }
 }
 

@@ -20,27 +20,25 @@ mod directory;
 mod held;
 mod journal;
 mod lent;
+mod made;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, CWD, FlockOperation, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation};
 use rustix::io::Errno;
 
-use self::directory::{
-    Identity, Left, MODE, is_like_a_placeholder, is_our_temporary, lock, look, open, remove, remove_empty,
-    remove_unshared, unlock,
-};
+use self::directory::{Identity, Left, Thing, is_our_temporary, look, remove, remove_empty, remove_unshared, unlock};
 pub(in crate::backend::local) use self::held::Held;
-use self::held::{HeldName, born};
+use self::held::HeldName;
 use self::journal::{Journal, Record};
 use self::lent::Writer;
+use self::made::Stands;
 use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, Class, KeepsOwn, MissingOwn, MissingProtected, ProtectedName, SandboxError};
 
@@ -128,19 +126,28 @@ impl Placeholders {
             // For what is moved. Without one it stays in the directory that it is in, under another name.
             let _made = self.shared.directories.iter().any(|directory| journal::make_private(directory).is_ok());
         }
+        // What an entry asks for is held in any case.
+        let is_wanted = |name: &ProtectedName| missing == MissingProtected::Placeholder || name.required;
+        let mut made = self.shared.make_together(names.iter().filter(|name| is_wanted(name)));
         let names = names.iter().map(|name| {
-            // What an entry asks for is held in any case.
-            let is_wanted = missing == MissingProtected::Placeholder || name.required;
-            let placed = if is_wanted { self.shared.place(name) } else { Ok(None) };
-            let before = match &placed {
-                Ok(Some(id)) => Some(*id),
+            let is_wanted = is_wanted(name);
+            let stands = match made.remove(name.path.as_path()) {
+                Some(made) => Ok(Stands::Placeholder(made)),
+                None if is_wanted => self.shared.place(name),
+                None => Ok(Stands::Unknown),
+            };
+            let (before, placed) = match &stands {
+                Ok(Stands::Placeholder(thing)) => (Some(*thing), Some(thing.id)),
+                Ok(Stands::Other(thing)) => (Some(*thing), None),
+                Ok(Stands::Nothing) => (None, None),
                 // What cannot be looked at cannot be told from what is there at the end, either.
                 // A directory that stands there for another process goes with that one.
-                _ => {
-                    Identity::at(&name.path).ok().flatten().filter(|id| !self.shared.stands_for_a_name(&name.path, *id))
+                Ok(Stands::Unknown) | Err(_) => {
+                    let found = Thing::at(&name.path).ok().flatten();
+                    (found.filter(|thing| !self.shared.stands_for_a_name(&name.path, thing)), None)
                 }
             };
-            let unheld = match &placed {
+            let unheld = match &stands {
                 Ok(_) if before.is_some() => None,
                 Ok(_) if is_wanted => Some(Unheld::LargerRepository),
                 Ok(_) => Some(Unheld::Chosen),
@@ -150,15 +157,15 @@ impl Placeholders {
             };
             HeldName {
                 path: name.path.clone(),
-                before,
-                born: born(&name.path),
-                placed: placed.ok().flatten(),
+                before: before.map(|thing| thing.id),
+                born: before.and_then(|thing| thing.born),
+                placed,
                 unheld: unheld.filter(|unheld| unheld.is_failure() || can_be_made(&name.path)),
                 moves,
             }
         });
         let names = names.collect();
-        Held { shared: Arc::clone(&self.shared), names, writer: None }
+        Held { shared: Arc::clone(&self.shared), names, writer: None, removed: Vec::new() }
     }
 
     /// What [`Held::unheld`] would tell, as far as that can be said before anything is made.
@@ -216,8 +223,15 @@ impl KeepsOwn for Placeholders {
         if matches!(bound.class, Class::Nothing | Class::FullWrite) {
             return Ok(());
         }
+        // Most of them are in one directory.
+        let mut last: Option<(&Path, Option<PathBuf>)> = None;
         for directory in &self.shared.directories {
-            let parent = directory.parent().and_then(real);
+            let Some(above) = directory.parent() else { continue };
+            let parent = match last.take() {
+                Some((at, parent)) if at == above => parent,
+                _ => real(above),
+            };
+            last = Some((above, parent.clone()));
             let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
                 continue;
             };
@@ -259,156 +273,38 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory that stands for a name, counted once more. None if there is something else, or the name must not be held.
-    fn place(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
-        for _ in 0..ATTEMPTS {
-            let placed = match Identity::at(&name.path)? {
-                Some(id) => self.share(&name.path, id),
-                None if !name.placeholder => return Ok(None),
-                None => self.make(name),
+    /// Takes one user of each away; the last one removes the directory. What is left of it is returned: a file system can take
+    /// its time to give it back when it is closed.
+    fn release(&self, ids: impl IntoIterator<Item = Identity>) -> Vec<OwnedFd> {
+        let mut state = self.state();
+        let (mut gone, mut open) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(placed) = state.placed.get_mut(&id) else { continue };
+            placed.users -= 1;
+            if placed.users > 0 {
+                continue;
+            }
+            let Some(placed) = state.placed.remove(&id) else { continue };
+            // Of those who share it, the last to ask for this gets it: asking gives up one's own lock.
+            let done = match rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => remove(&placed.path, id, Some(&placed.lock)),
+                // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
+                Err(_) => {
+                    let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
+                    self.is_written_down(&placed.path, id, own.as_deref())
+                        || Identity::at(&placed.path).ok() != Some(Some(id))
+                }
             };
-            match placed {
-                // It appeared or went meanwhile.
-                Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
-                placed => return placed,
+            unlock(&placed.lock);
+            if done {
+                gone.push(id);
+            } else {
+                state.left.insert(id, placed.path);
             }
+            open.push(placed.lock);
         }
-        Err(io::Error::other("it appears and goes all the time"))
-    }
-
-    /// Counts one of ours, or joins that of another executor. None if it is neither.
-    fn share(&self, path: &Path, id: Identity) -> io::Result<Option<Identity>> {
-        if self.state().count(path, id) {
-            return Ok(Some(id));
-        }
-        // While it is open, its inode stands for nothing else.
-        let open = match open(path) {
-            Ok(open) => open,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
-            // A file, or a directory of somebody else's.
-            Err(_) => return Ok(None),
-        };
-        let is_there = || Ok::<_, io::Error>(Identity::at(path)? == Some(id) && Identity::of_open(&open)? == id);
-        if !self.is_a_placeholder(path, id) {
-            // It is somebody's own, unless it went while it was looked at.
-            return if is_there()? { Ok(None) } else { Err(io::ErrorKind::NotFound.into()) };
-        }
-        self.has_room()?;
-        // Before the lock, so that it is never without both a record and an owner who knows of it.
-        let token = self.begin(Record::Held { id, temporary: PathBuf::new(), path: path.into() })?;
-        // Whoever has it may keep it for long: nobody else waits for that.
-        let locked = lock(&open).and_then(|()| if is_there()? { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) });
-        let mut state = self.state();
-        match locked {
-            Ok(()) => {
-                state.add(token, id, path, open);
-                Ok(Some(id))
-            }
-            Err(error) => {
-                unlock(&open);
-                state.end(token);
-                Err(error)
-            }
-        }
-    }
-
-    /// Whether it is one of some executor. Journals are read one after the other: an owner who has taken it over after his was
-    /// read, from one who gave it up before his was, is missed. So a look that finds no owner is repeated.
-    fn is_a_placeholder(&self, path: &Path, id: Identity) -> bool {
-        for look in 0..LOOKS {
-            if !is_like_a_placeholder(path) {
-                return false;
-            }
-            if self.is_written_down(path, id, None) {
-                return true;
-            }
-            if look + 1 < LOOKS {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-        }
-        false
-    }
-
-    fn make(&self, name: &ProtectedName) -> io::Result<Option<Identity>> {
-        self.has_room()?;
-        let temporary = name.path.with_file_name(format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple()));
-        let token = self.begin(Record::Making { temporary: temporary.clone() })?;
-        let placed = self.make_at(token, name, &temporary);
-        if placed.is_err() {
-            // It is empty, and its name is nobody else's.
-            drop(fs::remove_dir(&temporary));
-            self.state().end(token);
-        }
-        placed.map(Some)
-    }
-
-    fn make_at(&self, token: u64, name: &ProtectedName, temporary: &Path) -> io::Result<Identity> {
-        fs::DirBuilder::new().mode(MODE).create(temporary)?;
-        let open = open(temporary)?;
-        let id = Identity::of_open(&open)?;
-        lock(&open)?;
-        let path = &name.path;
-        // From its name on, others of this executor find it: not before it is counted.
-        let mut state = self.state();
-        state.go_on(token, Record::Held { id, temporary: temporary.into(), path: path.clone() })?;
-        rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
-        state.add(token, id, path, open);
-        Ok(id)
-    }
-
-    /// Refuses one more directory where there are so many that other things would be short of descriptors.
-    fn has_room(&self) -> io::Result<()> {
-        let state = self.state();
-        if state.placed.len() + state.under_way.len() < self.most {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("the executor holds {} names already, which is as many as it may", self.most)))
-    }
-
-    /// Writes down what is about to be done. An error is not one of the place where it is to be done.
-    fn begin(&self, record: Record) -> io::Result<u64> {
-        let mut state = self.state();
-        if state.journal.is_none() {
-            let journal = Journal::begin(&self.directories);
-            state.journal = Some(journal.map_err(|error| unwritten(&error))?);
-        }
-        state.begun += 1;
-        let token = state.begun;
-        match state.go_on(token, record) {
-            Ok(()) => Ok(token),
-            Err(error) => {
-                state.end(token);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes one user away; the last one removes the directory.
-    fn release(&self, id: Identity) {
-        let mut state = self.state();
-        let Some(placed) = state.placed.get_mut(&id) else { return };
-        placed.users -= 1;
-        if placed.users > 0 {
-            return;
-        }
-        let Some(placed) = state.placed.remove(&id) else { return };
-        // Of those who share it, the last to ask for this gets it: asking gives up one's own lock.
-        let done = match rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => remove(&placed.path, id, Some(&placed.lock)),
-            // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
-            Err(_) => {
-                let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
-                self.is_written_down(&placed.path, id, own.as_deref())
-                    || Identity::at(&placed.path).ok() != Some(Some(id))
-            }
-        };
-        unlock(&placed.lock);
-        if done {
-            state.forget(id);
-        } else {
-            state.left.insert(id, placed.path);
-            state.settle();
-        }
+        state.forget(&gone);
+        open
     }
 
     /// Removes what could not be removed before.
@@ -421,16 +317,14 @@ impl Shared {
         let gone =
             |id: Identity, path: &Path| remove_unshared(path, id, || self.is_written_down(path, id, own.as_deref()));
         let gone: Vec<Identity> = state.left.iter().filter(|(id, path)| gone(**id, path)).map(|(id, _)| *id).collect();
-        for id in gone {
-            state.left.remove(&id);
-            state.forget(id);
-        }
+        gone.iter().for_each(|id| drop(state.left.remove(id)));
+        state.forget(&gone);
     }
 
     /// Whether a directory stands for a name, of this executor or of another one.
-    fn stands_for_a_name(&self, path: &Path, id: Identity) -> bool {
-        let is_ours = self.state().placed.get(&id).is_some_and(|placed| placed.path == path);
-        is_ours || self.is_a_placeholder(path, id)
+    fn stands_for_a_name(&self, path: &Path, thing: &Thing) -> bool {
+        let is_ours = self.state().placed.get(&thing.id).is_some_and(|placed| placed.path == path);
+        is_ours || thing.is_like_a_placeholder() && self.is_a_placeholder(path, thing.id)
     }
 
     /// Whether any journal but this one says that this directory stands for this name.
@@ -456,11 +350,12 @@ impl State {
         placed.map(|placed| placed.users += 1).is_some()
     }
 
-    /// Writes down the next step of what is under way.
-    fn go_on(&mut self, token: u64, record: Record) -> io::Result<()> {
+    /// Writes down the next steps of what is under way.
+    fn go_on(&mut self, steps: Vec<(u64, Record)>) -> io::Result<()> {
         let journal = self.journal.as_mut().ok_or_else(|| unwritten(&io::ErrorKind::NotFound.into()))?;
-        let written = journal.write(std::slice::from_ref(&record));
-        self.under_way.insert(token, record);
+        let records: Vec<Record> = steps.iter().map(|(_, record)| record.clone()).collect();
+        let written = journal.write(&records);
+        self.under_way.extend(steps);
         self.settle();
         written.map_err(|error| unwritten(&error))
     }
@@ -478,22 +373,24 @@ impl State {
     /// What was under way has come to nothing.
     fn end(&mut self, token: u64) {
         match self.under_way.remove(&token) {
-            Some(Record::Held { id, .. }) => self.forget(id),
+            Some(Record::Held { id, .. }) => self.forget(&[id]),
             _ => self.settle(),
         }
     }
 
-    /// A directory needs no more attention, unless somebody else here gives it some.
-    fn forget(&mut self, id: Identity) {
-        let others = |record: &Record| matches!(record, Record::Held { id: of, .. } if *of == id);
-        let is_needed =
-            self.placed.contains_key(&id) || self.left.contains_key(&id) || self.under_way.values().any(others);
-        if !is_needed
+    /// Directories need no more attention, unless somebody else here gives them some.
+    fn forget(&mut self, ids: &[Identity]) {
+        let is_needed = |id: &Identity| {
+            let others = |record: &Record| matches!(record, Record::Held { id: of, .. } if of == id);
+            self.placed.contains_key(id) || self.left.contains_key(id) || self.under_way.values().any(others)
+        };
+        let gone: Vec<Record> = ids.iter().filter(|id| !is_needed(id)).map(|id| Record::Gone { id: *id }).collect();
+        if !gone.is_empty()
             && !self.is_idle()
             && let Some(journal) = &mut self.journal
         {
             // What stays written down without need is looked for once more by the next start, which finds nothing.
-            drop(journal.write(&[Record::Gone { id }]));
+            drop(journal.write(&gone));
         }
         self.settle();
     }
@@ -556,13 +453,6 @@ fn most() -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX))
 }
-
-/// A name that appears and goes whenever it is looked at is given up after so many times.
-const ATTEMPTS: usize = 64;
-
-/// How often journals are read for an owner, where there is something that may be a placeholder.
-const LOOKS: u32 = 5;
-const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use super::directory::is_empty_directory;
+use super::directory::{MODE, is_empty_directory, open};
 use super::*;
 use crate::sandbox::MissingProtected::Placeholder;
 use crate::sandbox::{Access, Existing, NameChange};

@@ -253,3 +253,67 @@ fn where_the_file_system_has_no_call_for_it_names_are_watched() {
     assert!(!is_unsupported(&io::Error::from_raw_os_error(libc::ENOSPC)));
     assert!(!Unheld::Unsupported.is_failure(), "nobody has to consent to it");
 }
+
+#[test]
+fn what_is_bound_is_the_same_as_if_it_were_bound_again_when_its_names_are_held() {
+    let scene = Scene::new();
+    let root = PathUri::from_host_native_path(&scene.root).unwrap();
+    let settings = SandboxSettings::default();
+    let deny = |intent: SandboxIntent, below: &str| {
+        intent.deny(PathUri::from_host_native_path(scene.root.join(below)).unwrap())
+    };
+    let usual = SandboxIntent::workspace_write([root]);
+    let intents = [
+        usual.clone(),
+        deny(usual.clone(), "secret"),
+        deny(deny(usual.clone(), ".agents"), ".codex/below"),
+        usual.write_below_roots(".agents").write_below_roots(".aws/below"),
+    ];
+    for intent in intents {
+        let bind = || intent.bind(&Facts::host(&settings, Path::new("/nowhere"))).unwrap();
+        let mut bound = bind();
+        let before = bound.clone();
+        let held = scene.executor().hold(&bound.protected, Placeholder);
+        // Whether that of `.git` is one depends on what is above.
+        assert!(placed(&held) >= 2, "{held:?}");
+        held.placeholders().for_each(|path| bound.come_to_exist(path));
+        let mut again = bind();
+        // Which names were to be held is known by now.
+        again.protected.clone_from(&bound.protected);
+        assert_eq!(bound, again);
+        assert_ne!(bound, before);
+    }
+    assert_eq!(scene.names(), [""; 0]);
+}
+
+#[test]
+fn names_are_free_before_what_stood_for_them_is_given_back() {
+    let scene = Scene::new();
+    let mut held = scene.hold(&scene.executor());
+    assert_eq!(placed(&held), 2);
+    held.let_go();
+    assert_eq!((scene.names().len(), scene.written(), held.removed.len()), (0, 0, 2));
+    let links = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_nlink;
+    assert!(held.removed.iter().all(|fd| links(fd) == 0), "they are no other directories");
+    held.let_go();
+    drop(held);
+    assert_eq!(scene.names(), [""; 0]);
+}
+
+#[test]
+fn several_names_are_held_where_one_of_them_has_appeared_meanwhile() {
+    let scene = Scene::new();
+    // Whoever bound the intent has not seen it.
+    let agents = scene.root.join(".agents");
+    fs::write(&agents, "mine").unwrap();
+    let executor = scene.executor();
+    let held = scene.hold(&executor);
+    assert_eq!(held.placeholders().collect::<Vec<_>>(), [scene.root.join(".git")]);
+    assert!(held.changed().is_empty() && held.unheld().count() == 0, "{held:?}");
+    assert_eq!(scene.names(), [".agents", ".git"]);
+    fs::remove_file(&agents).unwrap();
+    fs::create_dir(&agents).unwrap();
+    assert_eq!(held.changed(), [(agents.as_path(), NameChange::Replaced)]);
+    drop(held);
+    assert_eq!((scene.names(), scene.written()), (vec![".agents".into()], 0));
+}

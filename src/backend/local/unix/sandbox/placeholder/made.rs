@@ -1,0 +1,224 @@
+//! How a directory comes to stand for a name.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::directory::{Identity, MODE, Thing, is_like_a_placeholder, lock, open, unlock};
+use super::journal::{Journal, Record};
+use super::{Shared, unwritten};
+use crate::sandbox::{Existing, ProtectedName};
+
+/// What a name stands for.
+pub(super) enum Stands {
+    /// A directory that stands for it, and is counted.
+    Placeholder(Thing),
+    /// Something else.
+    Other(Thing),
+    /// Nothing, and nothing may.
+    Nothing,
+    /// Nobody has looked.
+    Unknown,
+}
+
+impl Shared {
+    /// Has a directory stand for a name, and counts it once more, unless there is something else, or the name must not be held.
+    pub(super) fn place(&self, name: &ProtectedName) -> io::Result<Stands> {
+        for _ in 0..ATTEMPTS {
+            let placed = match Thing::at(&name.path)? {
+                Some(thing) => self.share(&name.path, &thing).map(|is_shared| match is_shared {
+                    true => Stands::Placeholder(thing),
+                    false => Stands::Other(thing),
+                }),
+                None if !name.placeholder => return Ok(Stands::Nothing),
+                None => self.make_one(&name.path).map(Stands::Placeholder),
+            };
+            match placed {
+                // It appeared or went meanwhile.
+                Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
+                placed => return placed,
+            }
+        }
+        Err(io::Error::other("it appears and goes all the time"))
+    }
+
+    /// Counts one of ours, or joins that of another executor. False if it is neither.
+    pub(super) fn share(&self, path: &Path, thing: &Thing) -> io::Result<bool> {
+        let id = thing.id;
+        if self.state().count(path, id) {
+            return Ok(true);
+        }
+        if !thing.is_like_a_placeholder() {
+            return Ok(false);
+        }
+        // While it is open, its inode stands for nothing else.
+        let open = match open(path) {
+            Ok(open) => open,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+            // A file, or a directory of somebody else's.
+            Err(_) => return Ok(false),
+        };
+        let is_there = || Ok::<_, io::Error>(Identity::at(path)? == Some(id) && Identity::of_open(&open)? == id);
+        if !self.is_a_placeholder(path, id) {
+            // It is somebody's own, unless it went while it was looked at.
+            return if is_there()? { Ok(false) } else { Err(io::ErrorKind::NotFound.into()) };
+        }
+        self.has_room_for(1)?;
+        // Before the lock, so that it is never without both a record and an owner who knows of it.
+        let record = Record::Held { id, temporary: PathBuf::new(), path: path.into() };
+        let token = *self.begin(vec![record])?.start();
+        // Whoever has it may keep it for long: nobody else waits for that.
+        let locked = lock(&open).and_then(|()| if is_there()? { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) });
+        let mut state = self.state();
+        match locked {
+            Ok(()) => {
+                state.add(token, id, path, open);
+                Ok(true)
+            }
+            Err(error) => {
+                unlock(&open);
+                state.end(token);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it is one of some executor. Journals are read one after the other: an owner who has taken it over after his was
+    /// read, from one who gave it up before his was, is missed. So a look that finds no owner is repeated.
+    pub(super) fn is_a_placeholder(&self, path: &Path, id: Identity) -> bool {
+        for look in 0..LOOKS {
+            if !is_like_a_placeholder(path) {
+                return false;
+            }
+            if self.is_written_down(path, id, None) {
+                return true;
+            }
+            if look + 1 < LOOKS {
+                std::thread::sleep(LOOK_PAUSE);
+            }
+        }
+        false
+    }
+
+    /// Makes directories for those of these names that were missing and may have one. Of those that come to nothing,
+    /// [`Shared::place`] finds out why.
+    pub(super) fn make_together<'a>(&self, names: impl Iterator<Item = &'a ProtectedName>) -> HashMap<&'a Path, Thing> {
+        let missing = names.filter(|name| name.placeholder && name.state == Existing::Missing);
+        let missing: Vec<&Path> = missing.map(|name| name.path.as_path()).collect();
+        if missing.is_empty() {
+            return HashMap::new();
+        }
+        let made = self.make(&missing).unwrap_or_default();
+        missing.into_iter().zip(made).filter_map(|(path, made)| Some((path, made.ok()?))).collect()
+    }
+
+    fn make_one(&self, path: &Path) -> io::Result<Thing> {
+        self.make(&[path])?.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+    }
+
+    /// Makes directories that stand for names. Each step is written down for all of them at once. An error is one of them all.
+    fn make(&self, paths: &[&Path]) -> io::Result<Vec<io::Result<Thing>>> {
+        self.has_room_for(paths.len())?;
+        let temporary =
+            |path: &&Path| path.with_file_name(format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple()));
+        let temporaries: Vec<PathBuf> = paths.iter().map(temporary).collect();
+        let records = temporaries.iter().map(|temporary| Record::Making { temporary: temporary.clone() });
+        let tokens = self.begin(records.collect())?;
+        let making = paths.iter().zip(temporaries).zip(tokens);
+        let making: Vec<Making<'_>> =
+            making.map(|((path, temporary), token)| Making::begin(token, path, temporary)).collect();
+        // From its name on, others of this executor find it: not before it is counted.
+        let mut state = self.state();
+        let written = state.go_on(making.iter().filter_map(Making::next).collect()).map_err(|error| error.to_string());
+        let placed = making.into_iter().map(|Making { token, path, temporary, made }| {
+            let placed = made.and_then(|(thing, open)| {
+                written.clone().map_err(io::Error::other)?;
+                rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)?;
+                state.add(token, thing.id, path, open);
+                Ok(thing)
+            });
+            if placed.is_err() {
+                // It is empty, and its name is nobody else's.
+                drop(fs::remove_dir(&temporary));
+                state.end(token);
+            }
+            placed
+        });
+        Ok(placed.collect())
+    }
+
+    /// Refuses more directories where there are so many that other things would be short of descriptors.
+    fn has_room_for(&self, more: usize) -> io::Result<()> {
+        let state = self.state();
+        if state.placed.len() + state.under_way.len() + more <= self.most {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("the executor holds {} names already, which is as many as it may", self.most)))
+    }
+
+    /// Writes down what is about to be done, each under a number of its own. An error is not one of the place where it is to
+    /// be done.
+    fn begin(&self, records: Vec<Record>) -> io::Result<RangeInclusive<u64>> {
+        let mut state = self.state();
+        if state.journal.is_none() {
+            let journal = Journal::begin(&self.directories);
+            state.journal = Some(journal.map_err(|error| unwritten(&error))?);
+        }
+        let first = state.begun + 1;
+        state.begun += records.len() as u64;
+        let tokens = first..=state.begun;
+        match state.go_on(tokens.clone().zip(records).collect()) {
+            Ok(()) => Ok(tokens),
+            Err(error) => {
+                tokens.for_each(|token| state.end(token));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A directory on the way to its name.
+struct Making<'a> {
+    token: u64,
+    path: &'a Path,
+    temporary: PathBuf,
+    /// The directory, locked.
+    made: io::Result<(Thing, OwnedFd)>,
+}
+
+impl<'a> Making<'a> {
+    /// Makes it under a name that is nobody else's.
+    fn begin(token: u64, path: &'a Path, temporary: PathBuf) -> Self {
+        let make = || {
+            fs::DirBuilder::new().mode(MODE).create(&temporary)?;
+            let open = File::from(open(&temporary)?);
+            let thing = Thing::of(&open.metadata()?);
+            let open = OwnedFd::from(open);
+            lock(&open)?;
+            Ok((thing, open))
+        };
+        let made = make();
+        Self { token, path, temporary, made }
+    }
+
+    /// What is to be written down before it gets its name.
+    fn next(&self) -> Option<(u64, Record)> {
+        let (thing, _) = self.made.as_ref().ok()?;
+        let (temporary, path) = (self.temporary.clone(), self.path.to_path_buf());
+        Some((self.token, Record::Held { id: thing.id, temporary, path }))
+    }
+}
+
+/// A name that appears and goes whenever it is looked at is given up after so many times.
+const ATTEMPTS: usize = 64;
+
+/// How often journals are read for an owner, where there is something that may be a placeholder.
+const LOOKS: u32 = 5;
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
