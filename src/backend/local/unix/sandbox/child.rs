@@ -149,6 +149,8 @@ pub(super) enum Passed {
     /// The user namespace and the network namespace, for later sandboxes.
     User,
     Network,
+    /// The mount namespace, to be taken down by somebody who has the time.
+    Mounts,
 }
 
 /// A failure: where, at which element of its list, and why.
@@ -383,6 +385,9 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             listen(*port, set_up.passing).during(Stage::Port, index)?;
         }
 
+        // As long as our own /proc is to be seen. Without it the last process takes the mounts down.
+        let _ = pass_namespace(c"/proc/self/ns/mnt", Passed::Mounts, set_up.passing);
+
         result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
         let first = First { set_up, namespaces, program: init };
         let argument = ptr::from_ref(&first).cast_mut().cast();
@@ -423,15 +428,21 @@ unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<(), Errno> {
 unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
     let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
     for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
-        // SAFETY: a terminated string, and a descriptor of our own.
-        unsafe {
-            let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
-            let passed = raw::send_descriptor(namespace, what as u8, to);
-            libc::close(namespace);
-            passed?;
-        }
+        // SAFETY: see the caller.
+        unsafe { pass_namespace(path, what, to)? };
     }
     Ok(())
+}
+
+/// Passes on a namespace that this process is in.
+unsafe fn pass_namespace(path: &CStr, what: Passed, to: RawFd) -> Result<(), Errno> {
+    // SAFETY: a terminated string, and a descriptor of our own.
+    unsafe {
+        let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
+        let passed = raw::send_descriptor(namespace, what as u8, to);
+        libc::close(namespace);
+        passed
+    }
 }
 
 unsafe fn write_map(path: &CStr, text: &CStr) -> Result<(), Errno> {

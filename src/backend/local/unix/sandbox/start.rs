@@ -30,6 +30,8 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) notices: Option<io::Result<Notices>>,
     /// Namespaces that another sandbox can have afterwards.
     pub(in crate::backend::local::unix) lent: Option<Lent>,
+    /// What is mounted in it, which goes when this is closed and nobody is left.
+    pub(in crate::backend::local::unix) mounts: Option<OwnedFd>,
 }
 
 /// Why nothing runs.
@@ -183,7 +185,10 @@ unsafe fn attempt(
     let new = passed.network.map(|network| Spare { user: passed.user, network });
     let with_user = namespaces.is_some_and(|namespaces| namespaces.maps.is_some());
     let spare = spare.or(new).filter(|spare| spare.user.is_some() == with_user && namespace.is_some());
-    Ok(Some((Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None }, spare)))
+    Ok(Some((
+        Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None, mounts: passed.mounts },
+        spare,
+    )))
 }
 
 /// The numbers that the init gives its descriptors are below this one.
@@ -259,6 +264,7 @@ struct TakenOver {
     command: Option<OwnedFd>,
     user: Option<OwnedFd>,
     network: Option<OwnedFd>,
+    mounts: Option<OwnedFd>,
 }
 
 impl TakenOver {
@@ -272,6 +278,7 @@ impl TakenOver {
                 what if what == Passed::Command as u8 => self.command = Some(fd),
                 what if what == Passed::User as u8 => self.user = Some(fd),
                 what if what == Passed::Network as u8 => self.network = Some(fd),
+                what if what == Passed::Mounts as u8 => self.mounts = Some(fd),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
