@@ -66,6 +66,11 @@
 //! [`managed_network`](crate::ExecRequest::managed_network) they have one on which the given ports lead to those of the
 //! executor, at most 256 connections at a time, and nothing else leads anywhere.
 //!
+//! On Linux a network namespace takes long to make. One that leads nowhere, whose loopback interface is down, and of which no
+//! command can change anything is kept when its sandbox has ended, and given to one that comes next, never to two at a time: up to
+//! four of them as long as the place lives. One with a working loopback interface is always new. Where everything may be written
+//! and only the network is restricted, `/proc/sys/net` is read-only for that reason.
+//!
 //! On Linux a directory within something writable stays in its place if something that is not writable lies below it, by an
 //! entry or a match of a pattern, or if a pattern begins there: it can be neither renamed nor removed (`EBUSY`), also if it
 //! holds no match yet. What is in it can be. Where this concerns more than 16,384 directories, the start is refused. Every process

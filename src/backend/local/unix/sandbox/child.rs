@@ -11,6 +11,7 @@
 //! All of them run on stacks of their own: they allocate nothing, lock nothing, unwind nowhere, and call only what is safe
 //! in a signal handler. Whatever fails is left in [`Report`] for the parent.
 
+mod passing;
 mod places;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -18,6 +19,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use self::passing::{announce, enter, pass_namespace, pass_namespaces};
 use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
 use super::raw::{self, Errno, result};
 use super::shape::{Base, Make, Namespaces, Proc, Shape};
@@ -276,18 +278,6 @@ extern "C" fn command_main(set_up: *mut c_void) -> c_int {
     }
 }
 
-/// Passes on the pidfd of this very process: its number may mean another one by the time that the parent looks, if the host
-/// reaps all its children, or none.
-fn announce(what: Passed, to: RawFd) -> Result<(), Errno> {
-    // SAFETY: calls that touch no memory, on a descriptor of our own.
-    unsafe {
-        let own = result(libc::syscall(libc::SYS_pidfd_open, libc::syscall(libc::SYS_getpid), 0))?;
-        let passed = raw::send_descriptor(own, what as u8, to);
-        libc::close(own);
-        passed
-    }
-}
-
 /// Lets this process have as many descriptors as it may: there is one for each place that is attached. Returns what the limit
 /// was.
 unsafe fn raise_descriptor_limit() -> Result<libc::rlimit, Errno> {
@@ -411,38 +401,6 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
 unsafe fn open_directory(path: &CStr) -> Result<RawFd, Errno> {
     // SAFETY: the path is a terminated string.
     result(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) }.into())
-}
-
-/// Enters namespaces: the user namespace first, which the other one belongs to.
-unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<(), Errno> {
-    // SAFETY: the calls touch no memory. This process shares neither its credentials nor its namespaces with anybody.
-    unsafe {
-        if let Some(user) = user {
-            result(libc::setns(user, libc::CLONE_NEWUSER).into())?;
-        }
-        result(libc::setns(network, libc::CLONE_NEWNET).into()).map(drop)
-    }
-}
-
-/// Passes the namespaces on that a later sandbox can have.
-unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
-    let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
-    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
-        // SAFETY: see the caller.
-        unsafe { pass_namespace(path, what, to)? };
-    }
-    Ok(())
-}
-
-/// Passes on a namespace that this process is in.
-unsafe fn pass_namespace(path: &CStr, what: Passed, to: RawFd) -> Result<(), Errno> {
-    // SAFETY: a terminated string, and a descriptor of our own.
-    unsafe {
-        let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
-        let passed = raw::send_descriptor(namespace, what as u8, to);
-        libc::close(namespace);
-        passed
-    }
 }
 
 unsafe fn write_map(path: &CStr, text: &CStr) -> Result<(), Errno> {

@@ -1,0 +1,54 @@
+//! What the processes of a sandbox pass on to the parent: themselves, and namespaces; and namespaces of others that they enter.
+//!
+//! All of this is for a child that shares memory with its suspended parent.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use super::super::raw::{self, Errno, result};
+use super::super::shape::Namespaces;
+use super::Passed;
+
+/// Passes on the pidfd of this very process: its number may mean another one by the time that the parent looks, if the host
+/// reaps all its children, or none.
+pub(super) fn announce(what: Passed, to: RawFd) -> Result<(), Errno> {
+    // SAFETY: calls that touch no memory, on a descriptor of our own.
+    unsafe {
+        let own = result(libc::syscall(libc::SYS_pidfd_open, libc::syscall(libc::SYS_getpid), 0))?;
+        let passed = raw::send_descriptor(own, what as u8, to);
+        libc::close(own);
+        passed
+    }
+}
+
+/// Enters namespaces: the user namespace first, which the other one belongs to.
+pub(super) unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<(), Errno> {
+    // SAFETY: the calls touch no memory. This process shares neither its credentials nor its namespaces with anybody.
+    unsafe {
+        if let Some(user) = user {
+            result(libc::setns(user, libc::CLONE_NEWUSER).into())?;
+        }
+        result(libc::setns(network, libc::CLONE_NEWNET).into()).map(drop)
+    }
+}
+
+/// Passes the namespaces on that a later sandbox can have.
+pub(super) unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
+    let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
+    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
+        // SAFETY: see the caller.
+        unsafe { pass_namespace(path, what, to)? };
+    }
+    Ok(())
+}
+
+/// Passes on a namespace that this process is in.
+pub(super) unsafe fn pass_namespace(path: &CStr, what: Passed, to: RawFd) -> Result<(), Errno> {
+    // SAFETY: a terminated string, and a descriptor of our own.
+    unsafe {
+        let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
+        let passed = raw::send_descriptor(namespace, what as u8, to);
+        libc::close(namespace);
+        passed
+    }
+}
