@@ -174,14 +174,7 @@ impl Parting {
         if !self.started {
             return Vec::new();
         }
-        let changed = self.held.changed();
-        let moved = self.held.set_aside();
-        let changed = changed.into_iter().map(|(path, change)| {
-            let moved_to = moved.iter().find(|(from, _)| *from == path).map(|(_, to)| to.clone());
-            ChangedName { path: path.into(), change, moved_to }
-        });
-        let changed: Vec<_> = changed.collect();
-        self.held.let_go();
+        let changed = self.held.part();
         if let Some(sink) = &self.sink {
             for name in &changed {
                 // A panic of the host's was reported where it happened, and is no reason to leave the others to themselves.

@@ -87,14 +87,18 @@ impl Held {
         std::iter::empty()
     }
 
-    /// Nothing was made to hold them.
+    /// The processes have ended: tells which names appeared, or stand for something else than at the start.
     #[cfg(not(target_os = "linux"))]
-    #[allow(
-        clippy::unused_self,
-        clippy::needless_pass_by_ref_mut,
-        reason = "it has the names of the placeholders of Linux"
-    )]
-    pub(super) fn let_go(&mut self) {}
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn part(&mut self) -> Vec<super::names::ChangedName> {
+        let changed = self.changed();
+        let moved = self.set_aside();
+        let changed = changed.into_iter().map(|(path, change)| {
+            let moved_to = moved.iter().find(|(from, _)| *from == path).map(|(_, to)| to.clone());
+            super::names::ChangedName { path: path.into(), change, moved_to }
+        });
+        changed.collect()
+    }
 
     /// Nothing has to be made to hold them.
     #[cfg(not(target_os = "linux"))]

@@ -1,6 +1,8 @@
 //! Names that are held or watched while processes run, and what became of them.
 
+use std::collections::HashMap;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +12,21 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::directory::{Identity, Thing, is_empty_directory};
 use super::{Shared, journal};
-use crate::backend::local::names::Unheld;
+use crate::backend::local::names::{ChangedName, Unheld};
 use crate::sandbox::{Bound, NameChange};
+
+/// What a name stands for at the end.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    /// Nothing that has to be told.
+    Fine,
+    /// Our directory, to which somebody may write if it is lent. What is in it is not known yet.
+    Ours {
+        is_lent: bool,
+    },
+    Changed,
+    Unknown,
+}
 
 /// Names that are held or watched. Dropping it lets them go, which takes a few system calls for each.
 #[derive(Debug)]
@@ -66,9 +81,28 @@ impl Held {
         self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.path.as_path())
     }
 
+    /// The processes have ended: lets the names go, and tells which of them appeared, or stand for something else than at the
+    /// start. What a file system may take its time for is left to the drop: to give back what is removed.
+    pub(in crate::backend::local) fn part(&mut self) -> Vec<ChangedName> {
+        let looks: Vec<Look> = self.names.iter().map(|name| name.look(&self.shared)).collect();
+        let moved: HashMap<PathBuf, PathBuf> =
+            self.set_aside().into_iter().map(|(path, to)| (path.to_path_buf(), to)).collect();
+        let names = mem::take(&mut self.names);
+        self.release(&names);
+        let changed = names.into_iter().zip(looks).filter_map(|(name, look)| {
+            // What was removed was empty, so that there is nothing to look into.
+            let change = name.judge(look)?;
+            let moved_to = moved.get(&name.path).cloned();
+            Some(ChangedName { path: name.path, change, moved_to })
+        });
+        changed.collect()
+    }
+
     /// The names that appeared, or stand for something else than at the start. To be asked when the processes have ended.
+    #[cfg(test)]
     pub(in crate::backend::local) fn changed(&self) -> Vec<(&Path, NameChange)> {
-        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), name.change(&self.shared)?)));
+        let change = |name: &HeldName| name.judge(name.look(&self.shared));
+        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), change(name)?)));
         changed.collect()
     }
 
@@ -76,46 +110,64 @@ impl Held {
     /// out of the way: into the journal's directory, or else beside the name. Returns what was moved, and to where.
     pub(in crate::backend::local) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
         let is_to_be_moved =
-            |name: &&HeldName| name.before.is_none() && name.moves && name.change(&self.shared).is_some();
+            |name: &&HeldName| name.before.is_none() && name.moves && name.judge(name.look(&self.shared)).is_some();
         let appeared = self.names.iter().filter(is_to_be_moved);
         appeared
             .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directories, &name.path)?)))
             .collect()
     }
 
-    /// Lets the names go. What a file system may take its time for is left to the drop: to give back what is removed.
-    pub(in crate::backend::local) fn let_go(&mut self) {
+    fn release(&mut self, names: &[HeldName]) {
         if let Some(writer) = self.writer.take() {
             self.removed.extend(self.shared.dismiss(writer));
         }
-        self.removed.extend(self.shared.release(self.names.drain(..).filter_map(|name| name.placed)));
+        self.removed.extend(self.shared.release(names.iter().filter_map(|name| name.placed)));
         self.shared.try_again();
     }
 }
 
 impl HeldName {
-    fn change(&self, shared: &Shared) -> Option<NameChange> {
-        let is_new = self.before.is_none() || self.placed.is_some();
-        let change = if is_new { NameChange::Appeared } else { NameChange::Replaced };
+    fn look(&self, shared: &Shared) -> Look {
         match Thing::at(&self.path) {
             // That it went is nothing that could harm.
-            Ok(None) => None,
-            Ok(Some(now)) if Some(now.id) == self.before && now.born == self.born => {
-                let is_lent = || matches!(Thing::at(&self.path), Ok(Some(thing)) if thing.is_lent());
-                let is_filled = self.placed.is_some() && !is_empty_directory(&self.path) && !is_lent();
-                is_filled.then_some(change)
-            }
+            Ok(None) => Look::Fine,
+            Ok(Some(now)) if self.is_unchanged(&now) => match self.placed {
+                Some(_) => Look::Ours { is_lent: now.is_lent() },
+                None => Look::Fine,
+            },
             // It stands there for another process that still runs.
-            Ok(Some(now)) if self.placed != Some(now.id) && shared.stands_for_a_name(&self.path, &now) => None,
-            Ok(Some(_)) => Some(change),
-            Err(_) => self.before.map(|_| NameChange::Unknown),
+            Ok(Some(now)) if self.placed != Some(now.id) && shared.stands_for_a_name(&self.path, &now) => Look::Fine,
+            Ok(Some(_)) => Look::Changed,
+            Err(_) => Look::Unknown,
+        }
+    }
+
+    fn is_unchanged(&self, now: &Thing) -> bool {
+        Some(now.id) == self.before && now.born == self.born
+    }
+
+    /// What comes of a look; what is in our directory, if that is still there, is looked at now.
+    fn judge(&self, look: Look) -> Option<NameChange> {
+        let is_new = self.before.is_none() || self.placed.is_some();
+        let change = if is_new { NameChange::Appeared } else { NameChange::Replaced };
+        match look {
+            Look::Fine => None,
+            // Whoever may write there may fill it.
+            Look::Ours { is_lent } => {
+                let is_there =
+                    || matches!(Thing::at(&self.path), Ok(Some(now)) if self.is_unchanged(&now) && !now.is_lent());
+                (!is_lent && is_there() && !is_empty_directory(&self.path) && is_there()).then_some(change)
+            }
+            Look::Changed => Some(change),
+            Look::Unknown => self.before.map(|_| NameChange::Unknown),
         }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.let_go();
+        let names = mem::take(&mut self.names);
+        self.release(&names);
     }
 }
 

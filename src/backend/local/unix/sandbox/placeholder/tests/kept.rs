@@ -291,13 +291,35 @@ fn names_are_free_before_what_stood_for_them_is_given_back() {
     let scene = Scene::new();
     let mut held = scene.hold(&scene.executor());
     assert_eq!(placed(&held), 2);
-    held.let_go();
+    assert_eq!(held.part(), []);
     assert_eq!((scene.names().len(), scene.written(), held.removed.len()), (0, 0, 2));
     let links = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_nlink;
     assert!(held.removed.iter().all(|fd| links(fd) == 0), "they are no other directories");
-    held.let_go();
+    assert_eq!(held.part(), []);
     drop(held);
     assert_eq!(scene.names(), [""; 0]);
+}
+
+#[test]
+fn at_the_parting_what_is_filled_stays_and_is_told_once_unless_it_was_lent() {
+    for (mode, shared, told) in
+        [(MODE, false, 1), (MODE, true, 1), (directory::LENT, false, 0), (directory::LENT, true, 0)]
+    {
+        let scene = Scene::new();
+        let executor = scene.executor();
+        let (mut held, other) = (scene.hold(&executor), shared.then(|| scene.hold(&executor)));
+        let git = scene.root.join(".git");
+        fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(git.join("config"), "mine").unwrap();
+        fs::set_permissions(&git, fs::Permissions::from_mode(mode)).unwrap();
+        let changed = held.part();
+        assert_eq!(changed.len(), told, "{mode:o} {shared} {changed:?}");
+        assert!(changed.iter().all(|name| name.path == git && name.change == NameChange::Appeared), "{changed:?}");
+        assert_eq!(held.part(), [], "once");
+        drop((held, other));
+        assert_eq!(fs::read(git.join("config")).unwrap(), b"mine");
+        assert_eq!((scene.names(), scene.written()), (vec![".git".into()], 0));
+    }
 }
 
 #[test]
