@@ -101,7 +101,6 @@ impl Bound {
 
     /// An empty directory stands at a path now at which nothing was, and which is not writable: what the intent means is the
     /// same otherwise.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing stands for names there"))]
     pub(crate) fn come_to_exist(&mut self, path: &Path) {
         if let Ok(at) = self.entries.binary_search_by(|entry| entry.path.as_path().cmp(path))
             && self.entries[at].kind == Existing::Missing
