@@ -68,8 +68,11 @@
 //!
 //! On Linux a network namespace takes long to make. One that leads nowhere, whose loopback interface is down, and of which no
 //! command can change anything is kept when its sandbox has ended, and given to one that comes next, never to two at a time: up to
-//! four of them as long as the place lives. One with a working loopback interface is always new. Where everything may be written
-//! and only the network is restricted, `/proc/sys/net` is read-only for that reason.
+//! four of them by each thread of the place that makes processes, which is one unless starts hang. One with a working loopback
+//! interface is always new, and so is that of a command that may write everything as the system's root.
+//!
+//! A command that runs as the system's root finds all of `/proc` read-only, also what is its own there, unless it may write
+//! everything: as the owner of the rest it could change modes there for the whole machine.
 //!
 //! On Linux a directory within something writable stays in its place if something that is not writable lies below it, by an
 //! entry or a match of a pattern, or if a pattern begins there: it can be neither renamed nor removed (`EBUSY`), also if it

@@ -1,5 +1,6 @@
 //! Who makes the sandboxes of a local place: the trait, what it is given and what it gives, and the one of this system.
 
+use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
@@ -55,7 +56,7 @@ use crate::sandbox::{Bound, Enforcement, Level, ManagedNetworkFacts, SandboxBack
 /// let local = Local::new(LocalConfig::from_host().enforcer(Arc::new(Containers)));
 /// let environment = Environment::with_backend(Arc::new(local));
 /// ```
-pub trait SandboxEnforcer: fmt::Debug + Send + Sync + 'static {
+pub trait SandboxEnforcer: Any + fmt::Debug + Send + Sync {
     /// What its sandboxes are called on the wire, as [`Process::sandbox_type`](crate::Process::sandbox_type) reports it. By
     /// default as those of the system. Codex's client knows `linuxSeccomp`, `macosSeatbelt`, `windowsRestrictedToken` and
     /// `windowsMxc`.
@@ -71,6 +72,12 @@ pub trait SandboxEnforcer: fmt::Debug + Send + Sync + 'static {
     /// [`SandboxError::Unavailable`] for what cannot be enforced here, and [`SandboxError::Preparation`] for an intent that
     /// cannot be applied to the files that there are. The process is not started then.
     fn prepare(&self, start: &SandboxedStart<'_>) -> Result<SandboxPlan, SandboxError>;
+}
+
+/// Whether it is the one of the system, and nothing of a host's runs in it.
+pub(super) fn is_native(enforcer: &Arc<dyn SandboxEnforcer>) -> bool {
+    let enforcer: &dyn Any = &**enforcer;
+    enforcer.is::<NativeEnforcer>()
 }
 
 /// What an enforcer is to prepare.

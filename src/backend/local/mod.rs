@@ -68,7 +68,7 @@ use self::output::{EventQueue, EventReader};
 use self::registry::Registry;
 use self::shared::Shared;
 use self::spawn::LaunchPlan;
-use self::spawner::Spawner;
+use self::spawner::{Preparer, Spawner};
 use self::supervisor::Supervisor;
 use super::{ExecBackend, Features, Spawned, Terminate};
 use crate::error::{CallError, OsError, SpawnError};
@@ -209,7 +209,11 @@ impl ExecBackend for Local {
                 sandboxed.hold(plan.names.clone());
                 Ok((plan, Some((sandboxed, prepared.sandbox_type))))
             };
-            let (launched, prepared) = self.spawner.start_prepared(prepare).await?;
+            let by = match enforcer::is_native(&self.config.enforcer) {
+                true => Preparer::Spawner,
+                false => Preparer::Runtime,
+            };
+            let (launched, prepared) = self.spawner.start_prepared(by, prepare).await?;
             let (sandboxed, sandbox_type) = prepared.unzip();
             Ok((launched, sandboxed, sandbox_type.unwrap_or_else(|| NO_SANDBOX.to_owned())))
         });

@@ -6,7 +6,8 @@
 //!
 //! What has to be looked up before a start, which can block as well, is done by the thread that then starts it, if that has
 //! nothing else to do: to hand it from one thread to the next takes longer than most looks. One at a time, so that looks that
-//! hang keep no more than one thread from its work; others are for the blocking threads of the runtime.
+//! hang keep no more than one thread from its work; others are for the blocking threads of the runtime. So is code of a host's,
+//! which may want a runtime, a larger stack, or the signals that these threads block.
 //!
 //! Children whose owner is gone are reaped by one more thread, which exists only while there are any: one that cannot be
 //! killed holds nobody up.
@@ -15,6 +16,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -98,6 +100,15 @@ enum Job {
 /// What is started, and who waits for it.
 type Start = (Arc<LaunchPlan>, oneshot::Sender<Delivery>);
 
+/// Who prepares a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preparer {
+    /// The thread that makes the process, if it has nothing else to do.
+    Spawner,
+    /// A blocking thread of the runtime.
+    Runtime,
+}
+
 /// What is done before a start, which is none if that has failed.
 struct Preparation(Box<dyn FnOnce() -> Option<Start> + Send>);
 
@@ -174,11 +185,13 @@ impl Spawner {
     /// As for [`start`](Self::start). What was prepared by then is dropped.
     pub(super) async fn start_prepared<T: Send + 'static>(
         &self,
+        by: Preparer,
         prepare: impl FnOnce() -> Result<(LaunchPlan, T), SpawnError> + Send + 'static,
     ) -> Result<(Launched, T), SpawnError> {
         let limit = self.start_limit;
         let start = async {
-            let Some(turn) = self.queue.turn() else {
+            let turn = if by == Preparer::Spawner { self.queue.turn() } else { None };
+            let Some(turn) = turn else {
                 let prepared = tokio::task::spawn_blocking(prepare).await;
                 let (plan, besides) =
                     prepared.map_err(|error| OsError::new("prepare a start", io::Error::other(error)))??;
@@ -190,7 +203,13 @@ impl Spawner {
                 if tell.is_closed() {
                     return None;
                 }
-                let prepared = prepare().map(|(plan, besides)| (Arc::new(plan), besides));
+                // What it has panicked in is gone with it. The end of this thread would be that of its children, where that is wanted
+                // for the end of the executor.
+                let prepared = catch_unwind(AssertUnwindSafe(prepare));
+                let prepared = prepared.unwrap_or_else(|_| {
+                    Err(OsError::new("prepare a start", io::Error::other("it has panicked")).into())
+                });
+                let prepared = prepared.map(|(plan, besides)| (Arc::new(plan), besides));
                 drop(turn);
                 let plan = prepared.as_ref().ok().map(|(plan, _)| Arc::clone(plan));
                 tell.send(prepared).ok()?;

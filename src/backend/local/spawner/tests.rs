@@ -191,7 +191,7 @@ async fn start_and_bury(spawner: &Spawner) {
 
 /// A start that is prepared tells which thread has done it.
 async fn prepared_by(spawner: &Spawner) -> Option<String> {
-    let start = spawner.start_prepared(|| Ok((plan(["sleep", "0"]), thread_name())));
+    let start = spawner.start_prepared(Preparer::Spawner, || Ok((plan(["sleep", "0"]), thread_name())));
     let (launched, by) = patiently(start).await.unwrap();
     spawner.bury(launched.child, None);
     by
@@ -224,7 +224,7 @@ async fn a_start_is_prepared_by_the_thread_that_makes_it_if_that_has_nothing_to_
                 wait.recv().unwrap();
                 Ok((plan(["sleep", "0"]), ()))
             };
-            spawner.start_prepared(prepare).await
+            spawner.start_prepared(Preparer::Spawner, prepare).await
         }
     });
     assert_eq!(patiently(has_begun).await.unwrap().as_deref(), Some("longarm-spawn"));
@@ -243,19 +243,28 @@ async fn a_preparation_that_fails_or_panics_starts_nothing() {
     let spawner = Spawner::new(PATIENCE);
     start_and_bury(&spawner).await;
     until_idle(&spawner).await;
-    let start = spawner.start_prepared(|| Err::<(LaunchPlan, ()), _>(SpawnError::CwdNotFound { path: "/here".into() }));
+    let start = spawner.start_prepared(Preparer::Spawner, || {
+        Err::<(LaunchPlan, ()), _>(SpawnError::CwdNotFound { path: "/here".into() })
+    });
     let error = patiently(start).await.unwrap_err();
     assert!(matches!(&error, SpawnError::CwdNotFound { path } if path == std::path::Path::new("/here")), "{error}");
     until_idle(&spawner).await;
-    let start = spawner.start_prepared(|| -> Result<(LaunchPlan, ()), SpawnError> { panic!("as a test wants it") });
+    let start = spawner
+        .start_prepared(Preparer::Spawner, || -> Result<(LaunchPlan, ()), SpawnError> { panic!("as a test wants it") });
     let error = patiently(start).await.unwrap_err();
     assert!(matches!(error, SpawnError::Os(_)), "{error}");
+    assert!(lock(&spawner.threads).iter().all(|thread| !thread.is_finished()), "whoever is its child lives on");
+    let start = spawner.start_prepared(Preparer::Runtime, || Ok((plan(["sleep", "0"]), thread_name())));
+    let (launched, by) = patiently(start).await.unwrap();
+    assert_ne!(by.as_deref(), Some("longarm-spawn"), "it is not for code of a host's");
+    spawner.bury(launched.child, None);
     // The right to prepare is not lost with it.
     start_and_bury(&spawner).await;
     until_idle(&spawner).await;
     assert_eq!(prepared_by(&spawner).await.as_deref(), Some("longarm-spawn"));
     patiently(spawner.shut_down()).await;
-    let error = patiently(spawner.start_prepared(|| Ok((plan(["sleep", "0"]), ())))).await.unwrap_err();
+    let error =
+        patiently(spawner.start_prepared(Preparer::Spawner, || Ok((plan(["sleep", "0"]), ())))).await.unwrap_err();
     assert!(matches!(error, SpawnError::Closed), "{error}");
 }
 
@@ -276,7 +285,7 @@ async fn what_was_prepared_for_a_caller_that_is_gone_is_dropped() {
                 wait.recv().unwrap();
                 Ok((plan(["sleep", "300"]), besides))
             };
-            spawner.start_prepared(prepare).await.map(drop)
+            spawner.start_prepared(Preparer::Spawner, prepare).await.map(drop)
         }
     });
     patiently(has_begun).await.unwrap();

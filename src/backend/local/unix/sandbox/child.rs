@@ -2,8 +2,8 @@
 //!
 //! Three processes share the parent's memory in turn, each suspending the one that made it:
 //!
-//! 1. the *builder* is born in new user, mount, network and IPC namespaces, builds the tree, restricts itself, and makes the
-//!    other two. It never enters the PID namespace that it makes, so that the others can be the parent's own children.
+//! 1. the *builder* is born in new user, mount, network and IPC namespaces, or enters a user and a network namespace that were
+//!    kept and makes the others there; it builds the tree, restricts itself, and makes the other two. It never enters the PID namespace that it makes, so that the others can be the parent's own children.
 //! 2. the *init* is the first process of the PID namespace. It shows the namespace in `/proc` and executes the program of
 //!    [`init_program`](super::super::init_program), confined at least as much as the command.
 //! 3. the *command* inherits what restricts the builder, makes its session, and executes its program.
@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use self::passing::{announce, enter, pass_namespace, pass_namespaces};
+use self::passing::{announce, enter, pass_namespaces};
 use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
 use super::raw::{self, Errno, result};
 use super::shape::{Base, Make, Namespaces, Proc, Shape};
@@ -151,8 +151,6 @@ pub(super) enum Passed {
     /// The user namespace and the network namespace, for later sandboxes.
     User,
     Network,
-    /// The mount namespace, to be taken down by somebody who has the time.
-    Mounts,
 }
 
 /// A failure: where, at which element of its list, and why.
@@ -295,7 +293,7 @@ unsafe fn raise_descriptor_limit() -> Result<libc::rlimit, Errno> {
 ///
 /// # Safety
 ///
-/// Only in a child that was born in them.
+/// Only in a child that was born in them, or for which there are some to enter.
 unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Result<RawFd, Failure> {
     let base = namespaces.base;
     // SAFETY: see the caller.
@@ -374,9 +372,6 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         for (index, port) in namespaces.ports.iter().enumerate() {
             listen(*port, set_up.passing).during(Stage::Port, index)?;
         }
-
-        // As long as our own /proc is to be seen. Without it the last process takes the mounts down.
-        let _ = pass_namespace(c"/proc/self/ns/mnt", Passed::Mounts, set_up.passing);
 
         result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
         let first = First { set_up, namespaces, program: init };
@@ -538,9 +533,10 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
     // SAFETY: see the caller.
     unsafe {
         announce(Passed::Init, first.set_up.passing).during(Stage::Init, 6)?;
-        if let Proc::Fresh { read_only } = &first.namespaces.proc {
+        if let Proc::Fresh { read_only, all_read_only } = &first.namespaces.proc {
             let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-            raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags, c"").during(Stage::Proc, 0)?;
+            let whole = if *all_read_only { libc::MS_RDONLY } else { 0 };
+            raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags | whole, c"").during(Stage::Proc, 0)?;
             for path in read_only {
                 match raw::bind_read_only(path, flags) {
                     // Its module was taken away since the plan was made.

@@ -130,9 +130,13 @@ fn mounts(
     };
     // Who may write everything may write to all of /proc too.
     let guarded = base != Base::Writable || bound.changes().next().is_some();
-    // Without sockets that have addresses nothing of it can be changed but its settings, which are the system's root's.
-    let keeps_network =
-        flags & libc::CLONE_NEWNET != 0 && network.sockets == Sockets::Pairs && settings.without == Walls::default();
+    // It is the owner of what is there, and could change the modes of it, for whoever comes next, as well as what it can write to.
+    let all_read_only = guarded && kernel.is_root;
+    // Without sockets that have addresses, and with that, nothing of it can be changed.
+    let keeps_network = flags & libc::CLONE_NEWNET != 0
+        && network.sockets == Sockets::Pairs
+        && (all_read_only || !kernel.is_root)
+        && settings.without == Walls::default();
     let mut tree = Tree::new(base, kernel);
     if !settings.without.mounts {
         if base == Base::Empty {
@@ -162,12 +166,7 @@ fn mounts(
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
-            let names = match guarded {
-                true => proc_names::writable(kernel.is_root),
-                // So that the next sandbox finds the network as this one did.
-                false if keeps_network && kernel.is_root => Ok(vec!["sys/net".to_owned()]),
-                false => Ok(Vec::new()),
-            };
+            let names = if guarded && !all_read_only { proc_names::writable() } else { Ok(Vec::new()) };
             let names = names.map_err(|error| {
                 SandboxError::unavailable(
                     format!("/proc cannot be listed: {error}"),
@@ -175,7 +174,7 @@ fn mounts(
                 )
             })?;
             let read_only = names.iter().map(|name| c_string(format!("{prefix}/proc/{name}").as_ref()));
-            Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()? }
+            Proc::Fresh { read_only: read_only.collect::<Result<_, _>>()?, all_read_only }
         } else {
             Proc::Masked
         },

@@ -28,7 +28,6 @@ pub(in crate::backend::local::unix) struct Running {
     notices: Option<io::Result<Notices>>,
     /// Namespaces for another sandbox, until somebody watches for the end.
     lent: Mutex<Option<Lent>>,
-    mounts: Mutex<Option<OwnedFd>>,
 }
 
 /// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
@@ -41,7 +40,6 @@ impl Running {
         listeners: Vec<OwnedFd>,
         notices: Option<io::Result<Notices>>,
         lent: Option<Lent>,
-        mounts: Option<OwnedFd>,
     ) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
         Self {
@@ -49,7 +47,6 @@ impl Running {
             ended: Ended::default(),
             notices,
             lent: Mutex::new(lent),
-            mounts: Mutex::new(mounts),
         }
     }
 
@@ -84,9 +81,8 @@ impl Running {
         };
         let command = watch(command, Interest::READABLE)?;
         let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = Arc::clone(&self.ended);
-        Ok(EndWatch { command: Some(command), first, ended, lent, mounts, _forwarders: Forwarders::new(listeners)? })
+        Ok(EndWatch { command: Some(command), first, ended, lent, _forwarders: Forwarders::new(listeners)? })
     }
 }
 
@@ -99,7 +95,6 @@ pub(in crate::backend::local) struct EndWatch {
     first: Option<AsyncFd<Arc<OwnedFd>>>,
     ended: Ended,
     lent: Option<Lent>,
-    mounts: Option<OwnedFd>,
     _forwarders: Forwarders,
 }
 
@@ -123,10 +118,6 @@ impl EndWatch {
             // Nobody is left.
             if let Some(lent) = self.lent.take() {
                 lent.give_back();
-            }
-            // The kernel takes its time for it, and nobody waits.
-            if let Some(mounts) = self.mounts.take() {
-                drop(tokio::task::spawn_blocking(|| drop(mounts)));
             }
         }
         Poll::Ready(Ok(()))

@@ -107,8 +107,8 @@ pub(super) enum Target {
 /// What `/proc` is.
 #[derive(Debug)]
 pub(super) enum Proc {
-    /// That of the new PID namespace, with these parts read-only.
-    Fresh { read_only: Vec<CString> },
+    /// That of the new PID namespace, with these parts read-only, or all of it.
+    Fresh { read_only: Vec<CString>, all_read_only: bool },
     /// An empty directory.
     Masked,
 }

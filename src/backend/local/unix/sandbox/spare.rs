@@ -5,14 +5,17 @@
 //! that a sandbox has left as it was is kept, with the user namespace that it belongs to, and given to one sandbox at a time.
 //! What makes that sound is that nothing can stay in it:
 //!
-//! - Its loopback interface is down, the filter lets nobody make a socket that has an address, and nobody has a capability in
-//!   it. Its settings below `/proc/sys/net` are read-only, or not this user's.
+//! - The network: its loopback interface is down, the filter lets nobody make a socket that has an address, and nobody has a
+//!   capability in it. What `/proc` has of it is not this user's, or read-only: as its owner the system's root could change the
+//!   modes of it, and its settings.
+//! - The user namespace: what anybody in it may say once, without a capability (`projid_map`), was said when it was made.
 //! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others.
 //!
 //! A sandbox with a working loopback interface always has a new one.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::local::unix::check;
@@ -22,6 +25,8 @@ use crate::backend::local::unix::namespace::executable;
 #[derive(Debug, Default)]
 pub(in crate::backend::local::unix) struct Spares {
     namespaces: Mutex<Vec<Spare>>,
+    /// Those that were kept could not be entered.
+    keeps_none: AtomicBool,
     program: Mutex<Program>,
 }
 
@@ -61,6 +66,13 @@ impl Spares {
         Some(namespaces.swap_remove(at))
     }
 
+    /// Keeps no namespaces from now on: something lets them be made, and not be entered.
+    pub(super) fn keep_none(&self) {
+        self.keeps_none.store(true, Ordering::Relaxed);
+        let gone = std::mem::take(&mut *lock(&self.namespaces));
+        drop(gone);
+    }
+
     /// Notes where these go when the sandbox has ended.
     pub(super) fn lend(self: &Arc<Self>, spare: Spare) -> Lent {
         Lent { spare, to: Arc::clone(self) }
@@ -92,7 +104,7 @@ impl Lent {
     /// The sandbox has ended, and nobody is in them any more.
     pub(super) fn give_back(self) {
         let mut namespaces = lock(&self.to.namespaces);
-        if namespaces.len() < MOST {
+        if namespaces.len() < MOST && !self.to.keeps_none.load(Ordering::Relaxed) {
             namespaces.push(self.spare);
         }
     }

@@ -30,8 +30,6 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) notices: Option<io::Result<Notices>>,
     /// Namespaces that another sandbox can have afterwards.
     pub(in crate::backend::local::unix) lent: Option<Lent>,
-    /// What is mounted in it, which goes when this is closed and nobody is left.
-    pub(in crate::backend::local::unix) mounts: Option<OwnedFd>,
 }
 
 /// Why nothing runs.
@@ -86,9 +84,13 @@ pub(super) unsafe fn run(
         // SAFETY: see the caller.
         match unsafe { attempt(shape, stacks, command, report, program, spare.take()) } {
             // Whatever it is that keeps us out: new ones may do.
-            Err(Refusal::Step(Failure { stage: Stage::Spare, .. })) => {}
+            Err(Refusal::Step(Failure { stage: Stage::Spare, .. })) => spares.keep_none(),
             // A security module may allow programs in file systems only.
-            Err(Refusal::Step(Failure { stage: Stage::Init, index: EXECUTION, .. })) if file.is_some() => {
+            Err(Refusal::Step(Failure {
+                stage: Stage::Init,
+                index: EXECUTION,
+                errno: libc::EACCES | libc::EPERM | libc::ENOEXEC,
+            })) if file.is_some() => {
                 spares.set_program(spare::Program::Refused);
             }
             outcome => {
@@ -185,10 +187,7 @@ unsafe fn attempt(
     let new = passed.network.map(|network| Spare { user: passed.user, network });
     let with_user = namespaces.is_some_and(|namespaces| namespaces.maps.is_some());
     let spare = spare.or(new).filter(|spare| spare.user.is_some() == with_user && namespace.is_some());
-    Ok(Some((
-        Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None, mounts: passed.mounts },
-        spare,
-    )))
+    Ok(Some((Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None }, spare)))
 }
 
 /// The numbers that the init gives its descriptors are below this one.
@@ -264,13 +263,20 @@ struct TakenOver {
     command: Option<OwnedFd>,
     user: Option<OwnedFd>,
     network: Option<OwnedFd>,
-    mounts: Option<OwnedFd>,
 }
 
 impl TakenOver {
     /// Takes all that there is.
     fn take(&mut self, from: &OwnedFd) -> io::Result<()> {
         while let Some((what, fd)) = receive(from)? {
+            let is_for_others = what == Passed::User as u8 || what == Passed::Network as u8;
+            let Some(fd) = fd else {
+                if is_for_others {
+                    continue;
+                }
+                // The kernel had no number for it.
+                return Err(io::Error::from_raw_os_error(libc::EMFILE));
+            };
             match what {
                 what if what == Passed::Port as u8 => self.ports.push(fd),
                 what if what == Passed::Filter as u8 => self.filter = Some(fd),
@@ -278,7 +284,6 @@ impl TakenOver {
                 what if what == Passed::Command as u8 => self.command = Some(fd),
                 what if what == Passed::User as u8 => self.user = Some(fd),
                 what if what == Passed::Network as u8 => self.network = Some(fd),
-                what if what == Passed::Mounts as u8 => self.mounts = Some(fd),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -300,8 +305,8 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// Takes one descriptor from a message, and what it is. None if there is no message.
-fn receive(from: &OwnedFd) -> io::Result<Option<(u8, OwnedFd)>> {
+/// Takes one descriptor from a message, if the kernel had a number for it, and what it is. None if there is no message.
+fn receive(from: &OwnedFd) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
     let mut byte = [0_u8; 1];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0_u64; 4];
@@ -323,8 +328,7 @@ fn receive(from: &OwnedFd) -> io::Result<Option<(u8, OwnedFd)>> {
         Err(error) => return Err(error),
     }
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        // The kernel had no number for it.
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        return Ok(Some((byte[0], None)));
     }
     // SAFETY: the kernel has filled the structure and what it points to.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
@@ -334,5 +338,5 @@ fn receive(from: &OwnedFd) -> io::Result<Option<(u8, OwnedFd)>> {
     }
     // SAFETY: the kernel put a new descriptor there, which nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()) };
-    Ok(Some((byte[0], fd)))
+    Ok(Some((byte[0], Some(fd))))
 }

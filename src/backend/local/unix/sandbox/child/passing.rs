@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use super::super::raw::{self, Errno, result};
 use super::super::shape::Namespaces;
-use super::Passed;
+use super::{Passed, write_map};
 
 /// Passes on the pidfd of this very process: its number may mean another one by the time that the parent looks, if the host
 /// reaps all its children, or none.
@@ -32,23 +32,22 @@ pub(super) unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<()
     }
 }
 
-/// Passes the namespaces on that a later sandbox can have.
+/// Passes the namespaces on that a later sandbox can have. What anybody in the user namespace could say once, and for all who
+/// come after him, is said before.
 pub(super) unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
     let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
-    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
+    if user.is_some() {
         // SAFETY: see the caller.
-        unsafe { pass_namespace(path, what, to)? };
+        unsafe { write_map(c"/proc/self/projid_map", c"0 0 1")? };
+    }
+    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
+        // SAFETY: a terminated string, and a descriptor of our own.
+        unsafe {
+            let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
+            let passed = raw::send_descriptor(namespace, what as u8, to);
+            libc::close(namespace);
+            passed?;
+        }
     }
     Ok(())
-}
-
-/// Passes on a namespace that this process is in.
-pub(super) unsafe fn pass_namespace(path: &CStr, what: Passed, to: RawFd) -> Result<(), Errno> {
-    // SAFETY: a terminated string, and a descriptor of our own.
-    unsafe {
-        let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;
-        let passed = raw::send_descriptor(namespace, what as u8, to);
-        libc::close(namespace);
-        passed
-    }
 }

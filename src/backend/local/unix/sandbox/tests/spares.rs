@@ -72,16 +72,47 @@ async fn a_network_that_works_is_always_a_new_one() {
     }
 }
 
-/// Who may write everything may write to `/proc/sys`, and to the settings of its network, were that not to be used again.
+/// One command in a kept network, and then another one: what the first changes is not there for the second.
 #[tokio::test]
-async fn what_is_used_again_keeps_its_settings() {
-    let everything = bound(Some(Access::Write), NetworkPolicy::Restricted, &[]);
+async fn nothing_stays_in_what_is_used_again() {
+    const SCRIPT: &str = "{ echo 7 9 1 > /proc/self/projid_map; } 2> /dev/null && echo said; \
+                          for f in /proc/self/net/* /proc/meminfo; do chmod 640 $f 2> /dev/null && echo $f; done; \
+                          for f in /proc/sys/net/ipv4/*; do { cat $f > $f; } 2> /dev/null && echo $f; done; \
+                          cat /proc/self/projid_map; ls -l /proc/self/net/tcp; readlink /proc/self/ns/net";
     for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.fresh_proc) {
-        let script = "for f in /proc/sys/net/ipv4/*; do \
-                      { echo 1 > $f; } 2> /dev/null && echo $f; done; cat /proc/sys/net/ipv4/ip_default_ttl && echo read";
-        let (_, output) = run(&kernel, &everything, Path::new("/tmp"), script).await;
-        assert!(!output.contains("/proc"), "{kernel:?}: {output}");
-        assert!(output.contains("read"), "{kernel:?}: {output}");
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let launched = patiently(spawner.start(launch_plan(SCRIPT, Path::new("/tmp"), plan.clone()))).await;
+            let mut launched = launched.unwrap();
+            launched.stdout.watch().unwrap();
+            let (status, output) = Running { launched, output: String::new() }.end().await;
+            assert!(status.success(), "{output}");
+            assert!(
+                !output.contains("said") && !output.lines().any(|line| line.starts_with("/proc")),
+                "{kernel:?}: {output}"
+            );
+            seen.push(output);
+        }
+        assert_eq!(seen[0], seen[1], "{kernel:?}: the same namespace, as it was");
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+/// Who may write everything may write to `/proc/sys` as well: nobody else gets that network.
+#[tokio::test]
+async fn what_can_be_changed_is_not_used_again() {
+    let everything = bound(Some(Access::Write), NetworkPolicy::Restricted, &[]);
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &everything, Walls::default());
+        let (one, first) = waiting(&spawner, &plan).await;
+        kill(one).await;
+        let (other, second) = waiting(&spawner, &plan).await;
+        assert_eq!(number(&first) == number(&second), !kernel.is_root, "{kernel:?}");
+        kill(other).await;
+        patiently(spawner.shut_down()).await;
     }
 }
 
