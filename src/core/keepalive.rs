@@ -30,6 +30,8 @@ pub(crate) struct Keepalive {
     challenged: Option<(Instant, Duration)>,
     /// It is not given up before: it was asked once more.
     asked_until: Option<Instant>,
+    /// How often it was asked once more since it was last heard.
+    asked_again: u32,
     /// The transport has no pings, so silence is no evidence.
     disabled: bool,
 }
@@ -60,6 +62,7 @@ impl Keepalive {
             listening: true,
             challenged: None,
             asked_until: None,
+            asked_again: 0,
             disabled: false,
         }
     }
@@ -91,6 +94,7 @@ impl Keepalive {
     fn note_life(&mut self, now: Instant) {
         self.challenged = None;
         self.asked_until = None;
+        self.asked_again = 0;
         self.last_life = self.last_life.max(now);
     }
 
@@ -124,12 +128,16 @@ impl Keepalive {
         }
         if self.counts() && now >= self.deadline() {
             let due = self.next_ping.min(self.deadline());
-            if now.saturating_duration_since(due) >= LATE {
+            if self.may_ask_again(now, due) {
                 return self.ask_again(now);
             }
             return Verdict::Dead { silence: now.saturating_duration_since(self.last_life) };
         }
         if now >= self.next_ping {
+            // It can be shortly before the deadline by now.
+            if self.counts() && self.may_ask_again(now, self.next_ping) {
+                return self.ask_again(now);
+            }
             self.next_ping = after(now, self.config.ping_interval);
             return Verdict::Ping;
         }
@@ -141,7 +149,13 @@ impl Keepalive {
         self.listening || self.sent_bytes.is_some()
     }
 
+    /// Whether what was due is so late that the silence says nothing. An end that is late every time gives up all the same.
+    fn may_ask_again(&self, now: Instant, due: Instant) -> bool {
+        now.saturating_duration_since(due) >= LATE && self.asked_again < MOST_ASKED_AGAIN
+    }
+
     fn ask_again(&mut self, now: Instant) -> Verdict {
+        self.asked_again += 1;
         let usual = self.config.silence_limit.saturating_sub(self.config.ping_interval);
         let limit = self.challenged.map_or(usual, |(_, limit)| limit.min(usual));
         self.asked_until = Some(after(now, limit.max(LATE)));
@@ -158,6 +172,8 @@ impl Keepalive {
 
 /// A timeout that comes so late says nothing about the peer.
 const LATE: Duration = Duration::from_secs(1);
+/// So often a peer that is not heard is asked once more.
+const MOST_ASKED_AGAIN: u32 = 3;
 
 #[cfg(test)]
 mod tests;

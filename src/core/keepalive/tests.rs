@@ -43,7 +43,10 @@ fn silence_means_nothing_while_we_do_not_listen() {
     }
     let back = start + 600 * SECOND;
     keepalive.set_listening(back, true);
-    assert_eq!(keepalive.handle_timeout(back + 59 * SECOND), Verdict::Ping);
+    for second in [0, 30] {
+        assert_eq!(keepalive.handle_timeout(back + second * SECOND), Verdict::Ping);
+    }
+    assert_eq!(keepalive.handle_timeout(back + 59 * SECOND), Verdict::Alive);
     assert_eq!(keepalive.handle_timeout(back + 60 * SECOND), Verdict::Dead { silence: 60 * SECOND });
 }
 
@@ -168,4 +171,31 @@ fn a_timeout_that_is_only_a_little_late_is_as_good_as_any() {
     assert_eq!(keepalive.handle_timeout(start + 30 * SECOND + little), Verdict::Ping);
     let end = start + 60 * SECOND + little;
     assert_eq!(keepalive.handle_timeout(end), Verdict::Dead { silence: 60 * SECOND + little });
+}
+
+#[test]
+fn a_machine_that_wakes_just_before_the_deadline_gives_the_peer_its_time() {
+    let (start, mut keepalive) = start();
+    let woken = start + Duration::from_millis(59_500);
+    assert_eq!(keepalive.handle_timeout(woken), Verdict::Ping, "it was due at 30 s");
+    assert_eq!(keepalive.handle_timeout(start + 60 * SECOND), Verdict::Alive);
+    assert_eq!(keepalive.poll_timeout(), Some(woken + 30 * SECOND));
+    assert_eq!(keepalive.handle_timeout(woken + 30 * SECOND), Verdict::Dead { silence: Duration::from_millis(89_500) });
+}
+
+#[test]
+fn an_end_that_is_always_late_gives_up_in_the_end() {
+    let (start, mut keepalive) = start();
+    let mut now = start;
+    for _ in 0..MOST_ASKED_AGAIN {
+        now = keepalive.poll_timeout().unwrap() + 2 * SECOND;
+        assert_eq!(keepalive.handle_timeout(now), Verdict::Ping);
+    }
+    let verdicts: Vec<_> = (0..3)
+        .map(|_| {
+            now = keepalive.poll_timeout().unwrap() + 2 * SECOND;
+            keepalive.handle_timeout(now)
+        })
+        .collect();
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Verdict::Dead { .. })), "{verdicts:?}");
 }

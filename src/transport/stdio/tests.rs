@@ -247,9 +247,12 @@ mod launching {
         let child = server.on_stderr(move |line| sink.send(line.len()).unwrap()).launch().unwrap();
         // Until the server has ended by itself: one that is closed may be ended before it has written all.
         let mut lines = Vec::new();
-        while let Some(length) = lengths.recv().await {
-            lines.push(length);
-        }
+        let read = async {
+            while let Some(length) = lengths.recv().await {
+                lines.push(length);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), read).await.expect("its standard error ends with it");
         drop(child);
         assert!(lines.iter().all(|length| *length <= 8 << 10), "{lines:?}");
         assert_eq!(lines.iter().sum::<usize>(), 20_000);

@@ -327,7 +327,7 @@ async fn a_part_of_proc_that_was_taken_away_before_the_start_is_not_missed() {
         let mut plan = prepared(&kernel, &read_only(), Walls::default());
         let shape = Arc::get_mut(&mut plan.shape).unwrap();
         let Some(namespaces) = &mut shape.namespaces else { panic!("it has some") };
-        if let shape::Proc::Fresh { read_only } = &mut namespaces.proc {
+        if let shape::Proc::Fresh { read_only, .. } = &mut namespaces.proc {
             read_only.insert(0, c"/proc/of-a-module".into());
         }
         let (status, _) = Running::start(launch_plan("true", cwd, plan)).await.unwrap().end().await;

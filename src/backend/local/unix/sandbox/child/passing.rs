@@ -2,7 +2,6 @@
 //!
 //! All of this is for a child that shares memory with its suspended parent.
 
-use std::ffi::CStr;
 use std::os::fd::RawFd;
 
 use super::super::raw::{self, Errno, result};
