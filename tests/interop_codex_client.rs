@@ -10,6 +10,8 @@ mod denials;
 mod files;
 #[path = "interop_codex_client/http.rs"]
 mod http;
+#[path = "../src/testing/patience.rs"]
+mod patience;
 #[cfg(target_os = "linux")]
 #[path = "interop_codex_client/sandbox.rs"]
 mod sandbox;
@@ -24,12 +26,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::patience::Patience;
+
 /// What only the server has in its environment.
 const TOKEN_VARIABLE: &str = "LONGARM_TEST_TOKEN";
 const TOKEN: &str = "token-of-the-executor";
 
 /// The client takes a second or two; this is for a machine under load.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A command that is given so many milliseconds is waited for until it has ended, however long it takes.
+const TO_THE_END: u32 = 20_000;
 
 #[test]
 fn a_command_runs_and_its_output_reaches_the_model() {
@@ -374,6 +381,9 @@ impl Model {
                         }
                         let mut told = told.lock().unwrap();
                         remember_outputs(request, &mut told);
+                        if let Some(item) = unfinished(request, &told) {
+                            return vec![item];
+                        }
                         let mut turns = turns.lock().unwrap();
                         while turns.front().is_some_and(|turn| turn.is_over(&told)) {
                             turns.pop_front();
@@ -461,6 +471,20 @@ fn reviewed(request: &Value) -> Option<String> {
     Some(verdict.to_string())
 }
 
+/// Looks again at the first command that is to be waited for and has not ended.
+fn unfinished(request: &Value, told: &HashMap<String, String>) -> Option<Value> {
+    let mut calls = request["input"].as_array()?.iter().filter(|item| item["type"] == "function_call");
+    let id = calls.find_map(|item| {
+        let arguments: Value = serde_json::from_str(item["arguments"].as_str()?).ok()?;
+        let id = item["call_id"].as_str().filter(|id| !id.contains('+'))?;
+        let runs = told.get(id)?.contains("Process running with session ID ") && !told[id].contains("Process exited");
+        (runs && arguments["yield_time_ms"].as_u64()? >= TO_THE_END.into()).then_some(id)
+    })?;
+    let looks = told.keys().filter(|other| other.split('+').next() == Some(id)).count();
+    Some(write_call(told, id, &format!("{id}+{looks}"), "", TO_THE_END))
+}
+
+/// By id; what came when a command was looked at again is put to what it told first.
 fn remember_outputs(request: &Value, told: &mut HashMap<String, String>) {
     for item in request["input"].as_array().into_iter().flatten() {
         if item["type"] == "function_call_output" {
@@ -468,7 +492,11 @@ fn remember_outputs(request: &Value, told: &mut HashMap<String, String>) {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            told.insert(item["call_id"].as_str().unwrap_or_default().into(), output);
+            let id = item["call_id"].as_str().unwrap_or_default();
+            if let Some((first, _)) = id.split_once('+') {
+                told.entry(first.into()).or_default().push_str(&output);
+            }
+            told.insert(id.into(), output);
         }
     }
 }
@@ -490,12 +518,12 @@ fn collect(streams: Vec<Box<dyn io::Read + Send>>) -> Arc<Mutex<String>> {
 
 /// Waits for the end of a process; kills it and returns none when that takes too long.
 fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let start = std::time::Instant::now();
-    while start.elapsed() < TIME_LIMIT {
+    let mut patience = Patience::new(TIME_LIMIT);
+    while patience.is_left() {
         if let Some(status) = child.try_wait().unwrap() {
             return Some(status);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        patience.block(Duration::from_millis(20));
     }
     let _ = child.kill();
     let _ = child.wait();

@@ -9,6 +9,8 @@
 mod files;
 #[path = "interop_reference/http.rs"]
 mod http;
+#[path = "../src/testing/patience.rs"]
+mod patience;
 #[cfg(target_os = "linux")]
 #[path = "interop_reference/sandbox.rs"]
 mod sandbox;
@@ -29,6 +31,8 @@ use longarm::request::{ProcessId, Signal, Stdin, TerminalSize};
 use longarm::status::ExitStatus;
 use longarm::transport::websocket::{self, ConnectOptions};
 use longarm::{ExecRequest, Remote, ShellEnvPolicy};
+
+use self::patience::within;
 
 /// Generous: it only ends tests that hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -98,7 +102,7 @@ async fn with_reference<F: Future<Output = ()>>(test: impl FnOnce(Remote) -> F) 
         test(remote.clone()).await;
         remote.close().await;
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("the test ends");
+    within(PATIENCE, run).await.expect("the test ends");
 }
 
 fn sh(script: &str) -> ExecRequest {
@@ -407,7 +411,7 @@ async fn a_session_is_left_resumed_and_followed_again() {
         assert_eq!((outcome.stdout(), outcome.gaps), ("one\ntwo\n", 0));
         resumed.close().await;
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("the test ends");
+    within(PATIENCE, run).await.expect("the test ends");
 }
 
 #[tokio::test]
@@ -431,7 +435,7 @@ async fn nothing_is_left_behind_when_a_place_is_closed() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("the test ends");
+    within(PATIENCE, run).await.expect("the test ends");
 }
 
 #[tokio::test]

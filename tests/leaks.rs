@@ -35,9 +35,9 @@ fn held() -> Held {
 
 /// What is held once ended threads are gone: the kernel wakes who joins a thread a moment before it takes it from the list.
 async fn held_without(threads: usize) -> Held {
-    let deadline = tokio::time::Instant::now() + local_support::PATIENCE;
-    while held().threads > threads && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    let mut patience = local_support::Patience::new(local_support::PATIENCE);
+    while held().threads > threads && patience.is_left() {
+        patience.sleep(std::time::Duration::from_millis(1)).await;
     }
     held()
 }
@@ -140,10 +140,10 @@ async fn nothing_is_left_behind() {
     let spawned = join_all((0..50).map(|_| place.spawn(sh("yes")))).await;
     drop(spawned);
     drop(place);
-    let deadline = tokio::time::Instant::now() + local_support::PATIENCE;
+    let mut patience = local_support::Patience::new(local_support::PATIENCE);
     while held() != before || tasks() != 0 {
-        assert!(tokio::time::Instant::now() < deadline, "{:?} instead of {before:?}, {} tasks", held(), tasks());
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "{:?} instead of {before:?}, {} tasks", held(), tasks());
+        patience.sleep(std::time::Duration::from_millis(5)).await;
     }
 
     // The same work again takes no more memory.

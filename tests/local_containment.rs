@@ -14,7 +14,7 @@ use longarm::backend::{ExecBackend, Spawned, Terminate};
 use longarm::error::SpawnError;
 use longarm::{ExecRequest, Signal, TerminalSize};
 
-use local_support::{PATIENCE, collect, is_alive, read_until, run, sh};
+use local_support::{PATIENCE, collect, is_alive, read_until, run, sh, within};
 use needs::Need;
 
 /// A place that contains by these means, and the directory in which it makes cgroups; none if the machine cannot do this.
@@ -65,7 +65,7 @@ async fn wait_until(what: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} in time"));
+    within(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} in time"));
 }
 
 /// Starts a daemon, which shows that it runs by a file.
@@ -157,7 +157,7 @@ async fn every_end_ends_daemons(by: Containment) {
 async fn collect_rest(mut spawned: Spawned) -> Option<Signal> {
     let mut signal = None;
     while let Some(event) =
-        tokio::time::timeout(PATIENCE, futures_util::StreamExt::next(&mut spawned.events)).await.expect("events come")
+        within(PATIENCE, futures_util::StreamExt::next(&mut spawned.events)).await.expect("events come")
     {
         if let longarm::Event::Exited(exited) = event.unwrap() {
             signal = exited.status.signal();

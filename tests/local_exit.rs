@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use local_support::{PATIENCE, Run, collect, is_alive, is_running, local, next, read_until, run, sh};
+use local_support::{PATIENCE, Patience, Run, collect, is_alive, is_running, local, next, read_until, run, sh};
 use longarm::Signal;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{ExecBackend, Terminate};
@@ -32,10 +32,10 @@ async fn wait_until_ended(pid: u32) {
 }
 
 async fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let mut patience = Patience::new(PATIENCE);
     while !condition() {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "{what}");
+        patience.sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -139,11 +139,9 @@ async fn a_kill_does_not_wait_for_a_holder_in_another_session() {
     let mut spawned = local.spawn(sh("setsid sleep 300 & echo $!; wait")).await.unwrap();
     let setsid = read_pid(&mut spawned.events).await;
     // The shell may print before its child has left the session; then it would be killed, too.
-    let deadline = Instant::now() + PATIENCE;
-    while !std::fs::read_to_string(format!("/proc/{setsid}/comm")).is_ok_and(|name| name.trim() == "sleep") {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let comm = format!("/proc/{setsid}/comm");
+    let has_left = || std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() == "sleep");
+    wait_for("it has left the session", has_left).await;
     assert!(spawned.control.terminate(Terminate::kill()).await.unwrap());
     let Event::Exited(exited) = next(&mut spawned.events).await else { panic!("it exits") };
     assert_eq!(exited.status.wire_code(), 137);

@@ -6,7 +6,7 @@ mod local_support;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use local_support::{PATIENCE, collect, next, sh};
+use local_support::{PATIENCE, Patience, collect, next, sh, within};
 use longarm::backend::ExecBackend;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::config::OutputLimits;
@@ -54,7 +54,7 @@ async fn flood(local: &Local, bytes: usize, pace: Pace) -> (usize, usize) {
     let mut events = local.spawn(sh(&script)).await.unwrap().events;
     let (mut stdout, mut stderr, mut count) = (0, 0, 0);
     loop {
-        let next = tokio::time::timeout(PATIENCE, events.next()).await;
+        let next = within(PATIENCE, events.next()).await;
         match next.unwrap_or_else(|_| panic!("stuck after {stdout} and {stderr} bytes at {pace:?}")) {
             Some(Ok(Event::Output(output))) if output.stream == OutputStream::Stdout => stdout += output.bytes.len(),
             Some(Ok(Event::Output(output))) => stderr += output.bytes.len(),
@@ -110,7 +110,7 @@ async fn what_floods_on_after_the_exit_goes_on_when_nobody_reads() {
     let local = narrow(64 << 10, 512);
     let spawned = local.spawn(sh(&script)).await.unwrap();
     drop(spawned.events);
-    tokio::time::timeout(PATIENCE, async {
+    within(PATIENCE, async {
         while !done.exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -141,7 +141,7 @@ async fn a_flood_on_one_stream_leaves_room_for_the_other() {
         let local = narrow(4 << 10, 1 << 10);
         let script = format!("{flood} & {rare}; touch '{}'; wait", written.display());
         let mut events = local.spawn(sh(&script)).await.unwrap().events;
-        tokio::time::timeout(PATIENCE, async {
+        within(PATIENCE, async {
             while !written.exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -166,11 +166,11 @@ async fn what_was_written_before_the_exit_comes_before_it_in_chunks_of_any_size(
         let local = narrow(1 << 20, chunk_bytes);
         let spawned = local.spawn(sh("head -c 60000 /dev/zero")).await.unwrap();
         let stat = format!("/proc/{}/stat", spawned.control.os_id().unwrap());
-        let begun = std::time::Instant::now();
+        let mut patience = Patience::new(PATIENCE);
         // Without a turn for the supervisor, so that all is there at once.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
-            assert!(begun.elapsed() < PATIENCE, "it ends");
-            std::thread::sleep(Duration::from_millis(1));
+            assert!(patience.is_left(), "it ends");
+            patience.block(Duration::from_millis(1));
         }
         let run = collect(spawned.events).await;
         assert_eq!(run.stdout.len(), 60_000);

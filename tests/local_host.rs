@@ -5,9 +5,9 @@ mod local_support;
 
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use local_support::{PATIENCE, is_alive, local, poll_once, read_until, run, sh};
+use local_support::{PATIENCE, Patience, is_alive, local, poll_once, read_until, run, sh, within};
 use longarm::ExecRequest;
 use longarm::backend::ExecBackend;
 use longarm::backend::local::{Local, LocalConfig};
@@ -83,7 +83,7 @@ async fn a_start_that_is_stuck_does_not_hold_up_others() {
         program.release();
     }
     for start in stuck {
-        let spawned = tokio::time::timeout(PATIENCE, start).await.unwrap().unwrap();
+        let spawned = within(PATIENCE, start).await.unwrap().unwrap();
         assert!(local_support::collect(spawned.events).await.status.success());
     }
     local.close().await;
@@ -98,7 +98,7 @@ async fn a_stuck_start_can_be_given_up() {
     drop(start);
     assert!(run(&local, sh("exit 0")).await.status.success());
     program.release();
-    tokio::time::timeout(PATIENCE, local.close()).await.unwrap();
+    within(PATIENCE, local.close()).await.unwrap();
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn children_end_with_a_host_that_is_killed_if_asked_to() {
         line.split(' ').map(|pid| pid.parse().unwrap()).collect()
     };
     let (ended, left) = (pids("true "), pids("false "));
-    let deadline = Instant::now() + PATIENCE;
+    let mut patience = Patience::new(PATIENCE);
     // Reaped by somebody else now, so that a zombie counts as ended.
     while ended.iter().any(|pid| is_running(*pid)) {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(patience.is_left());
+        patience.block(Duration::from_millis(5));
     }
     for pid in left {
         assert!(is_running(pid), "without the option they go on");

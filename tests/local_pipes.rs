@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use local_support::{PATIENCE, Run, collect, local, next, raise_descriptor_limit, read_until, run, sh};
+use local_support::{
+    PATIENCE, Patience, Run, collect, local, next, raise_descriptor_limit, read_until, run, sh, within,
+};
 use longarm::ExecRequest;
 use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{ExecBackend, Terminate};
@@ -128,7 +130,7 @@ async fn a_reader_that_is_gone_closes_the_input() {
             tokio::task::yield_now().await;
         }
     };
-    let error = tokio::time::timeout(PATIENCE, refused).await.expect("nobody reads");
+    let error = within(PATIENCE, refused).await.expect("nobody reads");
     assert!(matches!(error, WriteError::StdinClosed), "{error}");
     spawned.control.kill_now();
 }
@@ -192,10 +194,10 @@ async fn a_process_whose_events_are_not_read_is_paused_at_the_bound_and_loses_no
     let request = ExecRequest::new(["dd", "if=/dev/zero", "bs=4096", "count=1024", "status=none"]).cwd("/tmp");
     let spawned = local.spawn(request).await.unwrap();
     let pid = spawned.control.os_id().unwrap();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut patience = Patience::new(PATIENCE);
     let taken = loop {
-        assert!(tokio::time::Instant::now() < deadline, "it comes to stand");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "it comes to stand");
+        patience.sleep(Duration::from_millis(5)).await;
         // The supervisor has this thread, so that nothing is taken while we look.
         let before = written_to_stdout(pid);
         let (waiting, room) = pipe_on_stdout(pid);
@@ -215,10 +217,10 @@ async fn dropping_the_events_discards_the_output_and_the_process_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let spawned = local.spawn(sh("head -c 8M /dev/zero; touch done").cwd(dir.path())).await.unwrap();
     drop(spawned.events);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut patience = Patience::new(PATIENCE);
     while !dir.path().join("done").exists() {
-        assert!(tokio::time::Instant::now() < deadline, "the process is not held up");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "the process is not held up");
+        patience.sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -3,8 +3,11 @@
 //! One test in a program of its own: it counts what the whole process has.
 #![cfg(all(target_os = "linux", feature = "websocket"))]
 
+#[path = "../src/testing/patience.rs"]
+mod patience;
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use longarm::config::{ClientConfig, ServerConfig};
@@ -12,6 +15,8 @@ use longarm::server::{Server, serve_websocket};
 use longarm::transport::memory;
 use longarm::transport::websocket::{ConnectOptions, ListenOptions, Listener, WebSocketConnector};
 use longarm::{Environment, ExecRequest, Local, LocalConfig};
+
+use self::patience::Patience;
 
 /// Generous: it only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,10 +47,10 @@ fn held() -> Held {
 
 /// Waits until nothing more is held than before: the ends of tasks and threads tell nobody.
 async fn until_held(expected: &Held, when: &str) {
-    let begin = Instant::now();
+    let mut patience = Patience::new(PATIENCE);
     while held() != *expected {
-        assert!(begin.elapsed() < PATIENCE, "{when}: {:?} instead of {expected:?}", held());
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "{when}: {:?} instead of {expected:?}", held());
+        patience.sleep(Duration::from_millis(5)).await;
     }
 }
 

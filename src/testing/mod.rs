@@ -7,3 +7,4 @@
 pub mod contract;
 pub mod fake;
 pub mod http_server;
+pub(crate) mod patience;

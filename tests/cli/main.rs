@@ -9,6 +9,8 @@ mod info;
 #[cfg(target_os = "linux")]
 #[path = "../common/needs.rs"]
 mod needs;
+#[path = "../../src/testing/patience.rs"]
+mod patience;
 mod reference;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::patience::Patience;
 
 /// For a machine under load.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -173,14 +175,14 @@ impl Running {
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
+        let mut patience = Patience::new(TIME_LIMIT);
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(start.elapsed() < TIME_LIMIT, "the program does not end");
+            assert!(patience.is_left(), "the program does not end");
             // The standard library has no wait with a limit.
-            std::thread::sleep(Duration::from_millis(5));
+            patience.block(Duration::from_millis(5));
         }
     }
 }
@@ -246,10 +248,10 @@ fn in_time<T>(what: &str, told: &mpsc::Receiver<T>) -> T {
 
 /// Waits until a condition holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let mut patience = Patience::new(TIME_LIMIT);
     while !condition() {
-        assert!(start.elapsed() < TIME_LIMIT, "{what} does not come true");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(patience.is_left(), "{what} does not come true");
+        patience.block(Duration::from_millis(5));
     }
 }
 

@@ -8,10 +8,10 @@ use longarm::fs::{
     Symlinks, WalkKind, WalkOptions, WriteOptions,
 };
 
-use super::{PATIENCE, Reference};
+use super::{PATIENCE, Reference, within};
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("in time")
+    within(PATIENCE, future).await.expect("in time")
 }
 
 async fn files(reference: &Reference) -> Arc<dyn FileSystem> {

@@ -9,10 +9,10 @@ use longarm::error::Sent;
 use longarm::http::{HttpClient, HttpError, HttpRequest, InvalidHttpRequest, Redirects};
 use longarm::testing::http_server::HttpServer;
 
-use super::{PATIENCE, Reference};
+use super::{PATIENCE, Reference, within};
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("in time")
+    within(PATIENCE, future).await.expect("in time")
 }
 
 async fn http(reference: &Reference) -> Arc<dyn HttpClient> {

@@ -17,7 +17,7 @@ use longarm::sandbox::{NetworkPolicy, SandboxError, SandboxIntent, WindowsSandbo
 use longarm::status::ExitStatus;
 use longarm::{Environment, ExecRequest};
 
-use super::{PATIENCE, Reference};
+use super::{PATIENCE, Reference, within};
 
 /// A workspace root and a directory outside of it, neither of which is for temporary files.
 struct Scene {
@@ -72,12 +72,12 @@ impl Scene {
                 stderr: text(output.stderr.head),
             }
         };
-        tokio::time::timeout(PATIENCE, run).await.expect("it ends")
+        within(PATIENCE, run).await.expect("it ends")
     }
 
     async fn refused(&self, request: ExecRequest) -> SpawnError {
         let start = self.environment.spawn(request);
-        tokio::time::timeout(PATIENCE, start).await.expect("in time").expect_err("refused")
+        within(PATIENCE, start).await.expect("in time").expect_err("refused")
     }
 
     /// The files of the place under an intent.
@@ -205,7 +205,7 @@ async fn a_sandboxed_process_is_stopped_as_any_other() {
         assert!(process.kill().await.unwrap());
         assert_eq!(process.wait().await.unwrap(), ExitStatus::exited(137));
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("it ends");
+    within(PATIENCE, run).await.expect("it ends");
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn files_under_an_intent_are_read_and_written_as_it_says() {
         let there: Vec<_> = std::fs::read_dir(&scene.o).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(there, ["f"]);
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("it ends");
+    within(PATIENCE, run).await.expect("it ends");
 }
 
 #[track_caller]
@@ -324,7 +324,7 @@ async fn files_that_an_intent_denies_are_not_read() {
         let FsError::InvalidRequest(InvalidFsRequest::Other(reason)) = &error else { panic!("{error:?}") };
         assert_eq!(reason, "file system sandbox context with dynamic permissions requires cwd");
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("it ends");
+    within(PATIENCE, run).await.expect("it ends");
 }
 
 #[track_caller]
@@ -356,7 +356,7 @@ async fn what_it_cannot_do_under_an_intent_is_refused_before_it_is_asked() {
         let error = files.with_sandbox(SandboxIntent::read_only()).unwrap_err();
         assert!(matches!(error, FsError::Sandbox(SandboxError::Invalid { .. })), "{error:?}");
     };
-    tokio::time::timeout(PATIENCE, run).await.expect("it ends");
+    within(PATIENCE, run).await.expect("it ends");
 }
 
 #[track_caller]

@@ -1,5 +1,8 @@
 //! What the tests of the local backend share.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
+
+#[path = "../../src/testing/patience.rs"]
+mod patience;
 
 use std::time::Duration;
 
@@ -9,6 +12,8 @@ use longarm::backend::local::{Local, LocalConfig};
 use longarm::backend::{EventSource, ExecBackend, Spawned};
 use longarm::event::{Closed, Event, OutputStream};
 use longarm::status::ExitStatus;
+
+pub(crate) use self::patience::{Patience, within};
 
 /// Longer than anything that works takes; what takes longer fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +47,7 @@ pub(crate) async fn run(local: &Local, request: ExecRequest) -> Run {
 
 /// Reads all events, and checks their numbers.
 pub(crate) async fn collect(events: EventSource) -> Run {
-    tokio::time::timeout(PATIENCE, collect_all(events)).await.expect("the process ends")
+    within(PATIENCE, collect_all(events)).await.expect("the process ends")
 }
 
 async fn collect_all(mut events: EventSource) -> Run {
@@ -85,7 +90,7 @@ async fn collect_all(mut events: EventSource) -> Run {
 
 /// The next event; fails when there is none.
 pub(crate) async fn next(events: &mut EventSource) -> Event {
-    let next = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event comes");
+    let next = within(PATIENCE, events.next()).await.expect("an event comes");
     next.expect("the stream goes on").unwrap()
 }
 

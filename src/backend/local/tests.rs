@@ -7,6 +7,7 @@ use futures_util::{FutureExt, StreamExt};
 use super::*;
 use crate::event::Event;
 use crate::request::Signal;
+use crate::testing::patience::{Patience, within};
 
 #[cfg(target_os = "linux")]
 mod held;
@@ -126,7 +127,7 @@ async fn closing_does_not_wait_for_ever_for_what_cannot_be_killed() {
     let local = Local::new(LocalConfig::from_host().close_grace(Duration::from_millis(20)));
     let spawned = local.spawn(ExecRequest::new(["sleep", "300"]).cwd("/tmp")).await.unwrap();
     refuse_signals(&local, true);
-    tokio::time::timeout(PATIENCE, local.close()).await.expect("it gives up");
+    within(PATIENCE, local.close()).await.expect("it gives up");
     assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
     refuse_signals(&local, false);
     spawned.control.terminate(Terminate::kill()).await.unwrap();
@@ -148,7 +149,7 @@ async fn closing_does_not_wait_for_a_process_that_is_detached_meanwhile() {
         spawned.control.detach().await.unwrap();
     };
     let close = async { tokio::join!(local.close(), detach) };
-    tokio::time::timeout(PATIENCE, close).await.expect("nothing is left to wait for");
+    within(PATIENCE, close).await.expect("nothing is left to wait for");
     assert_eq!(local.unfinished(), std::slice::from_ref(&spawned.process_id));
     let live = local.registry.live();
     assert_eq!(live[0].control().stop.poll_timeout(), None, "it is not killed after the grace");
@@ -202,10 +203,10 @@ fn is_alive(pid: u32) -> bool {
 }
 
 async fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let mut patience = Patience::new(PATIENCE);
     while !condition() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(patience.is_left(), "{what}");
+        patience.sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -273,11 +274,11 @@ async fn drop_after_exit(supervised: bool) {
     if supervised {
         wait_until("it exits", || local.registry.live()[0].control().exited).await;
     } else {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let mut patience = Patience::new(PATIENCE);
         // Without a turn for the supervisor.
         while is_alive(leader) {
-            assert!(std::time::Instant::now() < deadline, "it exits");
-            std::thread::sleep(Duration::from_millis(1));
+            assert!(patience.is_left(), "it exits");
+            patience.block(Duration::from_millis(1));
         }
     }
     drop(crate::Process::new(spawned, Duration::ZERO));
@@ -313,7 +314,7 @@ async fn a_write_gives_others_their_turn() {
         input.poll_flush(cx);
         if input.is_pending() { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
     });
-    tokio::time::timeout(PATIENCE, flush).await.expect("it wakes for the rest");
+    within(PATIENCE, flush).await.expect("it wakes for the rest");
     assert!(matches!(answer.await, Ok(Ok(()))));
     input.shut();
     assert_eq!(reader.join().unwrap(), 4 << 20);
@@ -389,7 +390,7 @@ async fn closing_waits_for_a_start_that_nobody_has_picked_up() {
         assert!(closed.is_err(), "it is closed while a process runs");
     }
     assert!(matches!(start.await, Err(SpawnError::Closed)));
-    tokio::time::timeout(PATIENCE, close).await.expect("it is closed");
+    within(PATIENCE, close).await.expect("it is closed");
     assert!(!is_alive(pid));
 }
 
@@ -440,7 +441,7 @@ async fn a_contained_tree_is_killed_and_asked_whoever_its_leader_has_become() {
             assert!(matches!(spawned.events.next().await, Some(Ok(Event::Output(_)))));
             refuse_signals(&local, true);
             assert!(spawned.control.terminate(how).await.unwrap());
-            let ended = tokio::time::timeout(PATIENCE, collect(spawned.events)).await.expect("it ends");
+            let ended = within(PATIENCE, collect(spawned.events)).await.expect("it ends");
             assert_eq!(ended.0.signal(), Some(signal));
         }
         local.close().await;

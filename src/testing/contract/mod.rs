@@ -65,6 +65,7 @@ use crate::backend::ExecBackend;
 
 pub use self::child::be_child_if_asked;
 use self::context::Context;
+use super::patience::within;
 
 /// Something that not every place has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -237,9 +238,8 @@ impl Suite {
             (case.run)(context).await;
             environment.close().await;
         };
-        tokio::select! {
-            () = whole => {}
-            () = run_for(CASE_LIMIT) => panic!("{} takes longer than {} s", case.name, CASE_LIMIT.as_secs()),
+        if within(CASE_LIMIT, whole).await.is_err() {
+            panic!("{} takes longer than {} s", case.name, CASE_LIMIT.as_secs());
         }
     }
 
@@ -259,19 +259,6 @@ impl fmt::Debug for Suite {
         f.debug_struct("Suite").field("child", &self.child).field("lacks", &self.lacks).finish_non_exhaustive()
     }
 }
-
-/// Passes when this program could run for so long: what comes late, because others had the machine, counts as if it had come
-/// in time.
-async fn run_for(limit: Duration) {
-    let mut ran = Duration::ZERO;
-    while ran < limit {
-        tokio::time::sleep(TICK).await;
-        ran += TICK;
-    }
-}
-
-/// Short against the time for which a busy machine keeps a program waiting.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Generous: a case takes milliseconds, but the machine may be busy.
 const CASE_LIMIT: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::backend::local::config::LocalConfig;
 use crate::request::ExecRequest;
+use crate::testing::patience::within;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -11,7 +12,7 @@ fn plan(argv: [&str; 2]) -> LaunchPlan {
 }
 
 async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it does not hang")
+    within(PATIENCE, future).await.expect("it does not hang")
 }
 
 /// Kills by number what refuses to be killed by us.

@@ -76,6 +76,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::testing::patience::within;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -93,9 +94,9 @@ mod tests {
         // The last first: the others have been waiting for longer.
         for address in addresses.into_iter().rev() {
             let client = TcpStream::connect(address).await.unwrap();
-            let (mut server, _) = tokio::time::timeout(PATIENCE, outside.accept()).await.unwrap().unwrap();
+            let (mut server, _) = within(PATIENCE, outside.accept()).await.unwrap().unwrap();
             drop(client);
-            tokio::time::timeout(PATIENCE, server.read(&mut [0; 1])).await.unwrap().unwrap();
+            within(PATIENCE, server.read(&mut [0; 1])).await.unwrap().unwrap();
         }
     }
 
@@ -107,7 +108,7 @@ mod tests {
         let address = inside.local_addr().unwrap();
         let room = Arc::new(Semaphore::new(2));
         let forwarding = tokio::spawn(forward(inside, port, Arc::clone(&room)));
-        let accept = || tokio::time::timeout(PATIENCE, outside.accept());
+        let accept = || within(PATIENCE, outside.accept());
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(TcpStream::connect(address).await.unwrap());
@@ -118,7 +119,7 @@ mod tests {
         // One ends, from outside and by its client; then the third has its turn.
         drop(first);
         let mut ended = clients.remove(0);
-        tokio::time::timeout(PATIENCE, ended.read(&mut [0; 1])).await.unwrap().unwrap();
+        within(PATIENCE, ended.read(&mut [0; 1])).await.unwrap().unwrap();
         drop(ended);
         accept().await.unwrap().unwrap();
         forwarding.abort();

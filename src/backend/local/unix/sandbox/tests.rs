@@ -15,6 +15,7 @@ use crate::error::SpawnError;
 use crate::request::{ExecRequest, Signal};
 use crate::sandbox::{Access, BoundEntry, Class, Existing, Level, NetworkPolicy, Origin};
 use crate::status::ExitStatus;
+use crate::testing::patience::within;
 
 mod held;
 mod limits;
@@ -135,7 +136,7 @@ fn config() -> LocalConfig {
 }
 
 async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it does not hang")
+    within(PATIENCE, future).await.expect("it does not hang")
 }
 
 /// A command that runs.
