@@ -3,7 +3,8 @@
 //! Three processes share the parent's memory in turn, each suspending the one that made it:
 //!
 //! 1. the *builder* is born in new user, mount, network and IPC namespaces, or enters a user and a network namespace that were
-//!    kept and makes the others there; it builds the tree, restricts itself, and makes the other two. It never enters the PID namespace that it makes, so that the others can be the parent's own children.
+//!    kept and makes the others there; it builds the tree, restricts itself, and makes the other two. It never enters the PID
+//!    namespace that it makes, so that the others can be the parent's own children.
 //! 2. the *init* is the first process of the PID namespace. It shows the namespace in `/proc` and executes the program of
 //!    [`init_program`](super::super::init_program), confined at least as much as the command.
 //! 3. the *command* inherits what restricts the builder, makes its session, and executes its program.
