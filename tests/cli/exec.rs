@@ -245,12 +245,16 @@ fn what_has_come_is_written_when_the_server_is_gone() {
     let script = "head -c 600000 /dev/zero; exec sleep 600";
     let mut running =
         Running::start(Command::new(PROGRAM).args(["exec", "--stdio", &server, "--", "sh", "-c", script]));
-    // What has come is told by what was read from the server, as Base64.
+    // What has come is told by what was read from the server, as Base64. That includes other things: the last message is whole
+    // when nothing more comes for some looks.
     let io = format!("/proc/{}/io", running.id());
+    let (mut last, mut same) = (0, 0);
     eventually("all comes", || {
         let io = std::fs::read_to_string(&io).unwrap();
-        let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
-        read.parse::<u64>().unwrap() > 800_000
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse::<u64>().unwrap();
+        same = if read == last { same + 1 } else { 0 };
+        last = read;
+        read > 800_000 && same >= 20
     });
     signal(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap(), "KILL");
     // Nobody reads until a program that does not wait for that would have ended.
