@@ -30,7 +30,7 @@ impl Identity {
 
     /// What a name stands for itself, if there is something.
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
-        Ok(Thing::at(path)?.map(|thing| thing.id))
+        Ok(metadata(path)?.map(|found| Self::of(&found)))
     }
 }
 
@@ -58,11 +58,7 @@ impl Thing {
 
     /// What is at a path itself, if there is something.
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
-        match fs::symlink_metadata(path) {
-            Ok(found) => Ok(Some(Self::of(&found))),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(metadata(path)?.map(|found| Self::of(&found)))
     }
 
     /// Whether it may be a placeholder, if it is empty.
@@ -73,6 +69,14 @@ impl Thing {
     /// Whether a process that may write there has been allowed to fill it.
     pub(super) const fn is_lent(&self) -> bool {
         self.is_lent
+    }
+}
+
+fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

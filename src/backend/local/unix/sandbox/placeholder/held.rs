@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::mem;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +10,7 @@ use std::time::SystemTime;
 use rustix::fs::{CWD, RenameFlags};
 
 use super::directory::{Identity, Thing, is_empty_directory};
-use super::{Shared, journal};
+use super::{Remains, Shared, journal};
 use crate::backend::local::names::{ChangedName, Unheld};
 use crate::sandbox::{Bound, NameChange};
 
@@ -36,8 +35,8 @@ pub(in crate::backend::local) struct Held {
     pub(super) names: Vec<HeldName>,
     /// The process, if it may write somewhere.
     pub(super) writer: Option<u64>,
-    /// Directories that were removed and are still open.
-    pub(super) removed: Vec<OwnedFd>,
+    /// What is left of directories that were removed.
+    pub(super) remains: Remains,
 }
 
 #[derive(Debug)]
@@ -82,7 +81,7 @@ impl Held {
     }
 
     /// The processes have ended: lets the names go, and tells which of them appeared, or stand for something else than at the
-    /// start. What a file system may take its time for is left to the drop: to give back what is removed.
+    /// start. What a file system may take its time for is left to the drop: to give back what is removed, and to write that down.
     pub(in crate::backend::local) fn part(&mut self) -> Vec<ChangedName> {
         let looks: Vec<Look> = self.names.iter().map(|name| name.look(&self.shared)).collect();
         let moved: HashMap<PathBuf, PathBuf> =
@@ -119,9 +118,9 @@ impl Held {
 
     fn release(&mut self, names: &[HeldName]) {
         if let Some(writer) = self.writer.take() {
-            self.removed.extend(self.shared.dismiss(writer));
+            self.remains.add(self.shared.dismiss(writer));
         }
-        self.removed.extend(self.shared.release(names.iter().filter_map(|name| name.placed)));
+        self.remains.add(self.shared.release(names.iter().filter_map(|name| name.placed)));
         self.shared.try_again();
     }
 }
@@ -168,6 +167,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let names = mem::take(&mut self.names);
         self.release(&names);
+        self.shared.give_back(mem::take(&mut self.remains));
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Journal {
     /// How much was written, and how much of that when it was last written anew.
     bytes: u64,
     least: u64,
+    /// Nothing of what was written down matters any more.
+    is_needless: bool,
 }
 
 /// Something that was written down.
@@ -56,12 +58,13 @@ impl Journal {
         make_private(directory)?;
         let path = directory.join(format!("{}.{EXTENSION}", uuid::Uuid::new_v4().simple()));
         let file = named(&path, &[])?;
-        Ok(Self { path, file, bytes: 0, least: 0 })
+        Ok(Self { path, file, bytes: 0, least: 0, is_needless: false })
     }
 
     /// Writes all records, or an error.
     pub(super) fn write(&mut self, records: &[Record]) -> io::Result<()> {
         let bytes = bytes_of(records);
+        self.is_needless = false;
         let written = self.file.write_all(&bytes);
         match written {
             Ok(()) => self.bytes += bytes.len() as u64,
@@ -69,6 +72,17 @@ impl Journal {
             Err(_) => self.file.set_len(self.bytes)?,
         }
         written
+    }
+
+    /// Nothing of what was written down matters any more, once this is written too. To make the file shorter takes a file system
+    /// far longer, and so does the first record after that: it is done now and then.
+    pub(super) fn write_off(&mut self, records: &[Record]) -> io::Result<()> {
+        if self.bytes > LONG_BYTES / 8 {
+            return self.clear();
+        }
+        self.write(records)?;
+        self.is_needless = true;
+        Ok(())
     }
 
     /// Nothing of what was written down matters any more.
@@ -132,7 +146,7 @@ impl Drop for Journal {
         // A child that is being made may have the descriptor for a moment, and with it the lock.
         let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
         // Whoever drops it with something still written down leaves that to the next start.
-        if self.file.metadata().is_ok_and(|found| found.len() == 0) {
+        if self.is_needless || self.file.metadata().is_ok_and(|found| found.len() == 0) {
             drop(fs::remove_file(&self.path));
         }
     }

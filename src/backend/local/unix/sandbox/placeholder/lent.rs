@@ -2,12 +2,11 @@
 //! what it may do.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use rustix::fs::Mode;
 
 use super::directory::{Identity, LENT, MODE, Thing, is_empty_directory};
-use super::{Shared, State};
+use super::{Remains, Shared, State};
 use crate::sandbox::{Access, Bound, Existing};
 
 /// A process that may write somewhere.
@@ -36,12 +35,12 @@ impl Shared {
             };
             match shared {
                 Ok(Some(id)) if !writer.lent.contains(&id) => writer.lent.push(id),
-                Ok(Some(id)) => drop(self.release([id])),
+                Ok(Some(id)) => self.give_back(self.release([id])),
                 Ok(None) => {}
                 // It has gone meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    drop(self.release(writer.lent));
+                    self.give_back(self.release(writer.lent));
                     let what = format!("{} is held for another process: {error}", entry.path.display());
                     return Err(io::Error::new(error.kind(), what));
                 }
@@ -58,9 +57,9 @@ impl Shared {
     }
 
     /// The process has ended. Returns what is left of directories that are removed, as [`Shared::release`] does.
-    pub(super) fn dismiss(&self, token: u64) -> Vec<OwnedFd> {
+    pub(super) fn dismiss(&self, token: u64) -> Remains {
         let mut state = self.state();
-        let Some(writer) = state.writers.remove(&token) else { return Vec::new() };
+        let Some(writer) = state.writers.remove(&token) else { return Remains::default() };
         for id in &writer.lent {
             let is_lent = state.writers.values().any(|other| other.lent.contains(id));
             let is_empty = state.placed.get(id).is_some_and(|placed| is_empty_directory(&placed.path));

@@ -80,6 +80,22 @@ struct Placed {
     lock: OwnedFd,
 }
 
+/// What is left of directories that stand for nothing any more.
+#[derive(Debug, Default)]
+#[must_use = "they are written down as long as they are not given back"]
+struct Remains {
+    /// Those that need no more attention.
+    gone: Vec<Identity>,
+    open: Vec<OwnedFd>,
+}
+
+impl Remains {
+    fn add(&mut self, others: Self) {
+        self.gone.extend(others.gone);
+        self.open.extend(others.open);
+    }
+}
+
 impl Placeholders {
     /// Those of an executor that keeps its journal in this directory, or in the usual ones of this user. Nothing is touched
     /// yet.
@@ -165,7 +181,7 @@ impl Placeholders {
             }
         });
         let names = names.collect();
-        Held { shared: Arc::clone(&self.shared), names, writer: None, removed: Vec::new() }
+        Held { shared: Arc::clone(&self.shared), names, writer: None, remains: Remains::default() }
     }
 
     /// What [`Held::unheld`] would tell, as far as that can be said before anything is made.
@@ -273,11 +289,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one user of each away; the last one removes the directory. What is left of it is returned: a file system can take
-    /// its time to give it back when it is closed.
-    fn release(&self, ids: impl IntoIterator<Item = Identity>) -> Vec<OwnedFd> {
+    /// Takes one user of each away; the last one removes the directory. What is left of them is to be [given
+    /// back](Self::give_back).
+    fn release(&self, ids: impl IntoIterator<Item = Identity>) -> Remains {
         let mut state = self.state();
-        let (mut gone, mut open) = (Vec::new(), Vec::new());
+        let mut remains = Remains::default();
         for id in ids {
             let Some(placed) = state.placed.get_mut(&id) else { continue };
             placed.users -= 1;
@@ -297,14 +313,22 @@ impl Shared {
             };
             unlock(&placed.lock);
             if done {
-                gone.push(id);
+                remains.gone.push(id);
             } else {
                 state.left.insert(id, placed.path);
             }
-            open.push(placed.lock);
+            remains.open.push(placed.lock);
         }
-        state.forget(&gone);
-        open
+        remains
+    }
+
+    /// Writes down that directories are gone, and closes them, for which a file system can take its time. In this order: what is
+    /// open is no other directory yet.
+    fn give_back(&self, remains: Remains) {
+        if !remains.gone.is_empty() {
+            self.state().forget(&remains.gone);
+        }
+        drop(remains.open);
     }
 
     /// Removes what could not be removed before.
@@ -385,12 +409,15 @@ impl State {
             self.placed.contains_key(id) || self.left.contains_key(id) || self.under_way.values().any(others)
         };
         let gone: Vec<Record> = ids.iter().filter(|id| !is_needed(id)).map(|id| Record::Gone { id: *id }).collect();
+        let idle = self.is_idle();
         if !gone.is_empty()
-            && !self.is_idle()
             && let Some(journal) = &mut self.journal
         {
             // What stays written down without need is looked for once more by the next start, which finds nothing.
-            drop(journal.write(&gone));
+            let written = if idle { journal.write_off(&gone) } else { journal.write(&gone) };
+            if idle && written.is_ok() {
+                return;
+            }
         }
         self.settle();
     }

@@ -8,6 +8,7 @@ use super::*;
 use crate::sandbox::MissingProtected::Placeholder;
 use crate::sandbox::{Access, Existing, NameChange};
 
+mod journals;
 mod kept;
 
 /// A workspace root, and a directory for journals.
@@ -43,9 +44,31 @@ impl Scene {
         names
     }
 
+    /// How many records still matter.
     fn written(&self) -> usize {
-        journal::all(std::slice::from_ref(&self.journals)).iter().map(|(_, _, records)| records.len()).sum()
+        let journals = journal::all(std::slice::from_ref(&self.journals));
+        journals.iter().map(|(_, _, records)| in_force(records)).sum()
     }
+
+    /// The sizes of all journals.
+    fn bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.journals).unwrap();
+        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    }
+}
+
+fn in_force(records: &[Record]) -> usize {
+    let matters = |at: usize, record: &Record| {
+        let mut later = records[at..].iter();
+        match record {
+            Record::Making { temporary } => {
+                !later.any(|later| matches!(later, Record::Held { temporary: at, .. } if at == temporary))
+            }
+            Record::Held { id, .. } => !later.any(|later| *later == Record::Gone { id: *id }),
+            Record::Gone { .. } => false,
+        }
+    };
+    records.iter().enumerate().filter(|(at, record)| matters(*at, record)).count()
 }
 
 fn hold(executor: &Placeholders, root: &Path, missing: MissingProtected) -> Held {
@@ -314,81 +337,6 @@ fn waiting_for_a_lock_holds_nobody_else_up() {
         assert!(scene.written() > 0);
     });
     assert_eq!(scene.names(), [""; 0]);
-}
-
-#[test]
-fn where_nothing_can_be_made_the_journal_does_not_grow() {
-    let scene = Scene::new();
-    let executor = scene.executor();
-    // In a directory that is not there, whoever tries.
-    let protected = ProtectedName {
-        root: scene.root.clone(),
-        path: scene.root.join("missing/.git"),
-        state: Existing::Missing,
-        access: Access::Read,
-        git_dir: None,
-        placeholder: true,
-        required: false,
-    };
-    for _ in 0..50 {
-        let held = executor.hold(std::slice::from_ref(&protected), Placeholder);
-        assert_eq!(placed(&held), 0);
-        assert_eq!(scene.written(), 0);
-    }
-    drop(executor);
-    assert_eq!(fs::read_dir(&scene.journals).unwrap().count(), 0);
-}
-
-#[test]
-fn a_journal_is_no_longer_than_what_it_is_about() {
-    let scene = Scene::new();
-    let other_root = scene.root.with_file_name("other");
-    fs::create_dir(&other_root).unwrap();
-    let executor = scene.executor();
-    let held = scene.hold(&executor);
-    let bytes = || {
-        let entries = fs::read_dir(&scene.journals).unwrap();
-        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum::<u64>()
-    };
-    let mut longest = 0;
-    for _ in 0..100 {
-        drop(hold(&executor, &other_root, Placeholder));
-        longest = longest.max(bytes());
-    }
-    assert!(longest > 15 << 10 && longest < 20 << 10, "{longest}");
-    // What lasts is in it all the time, and nobody takes it for that of an executor that is gone.
-    scene.executor().recover();
-    assert_eq!(scene.names().len(), 2);
-    let ids = held.names.iter().map(|name| (name.path.clone(), name.placed.unwrap()));
-    for (path, id) in ids {
-        assert!(executor.shared.is_written_down(&path, id, None));
-    }
-    drop(held);
-    assert_eq!((scene.names().len(), bytes()), (0, 0));
-}
-
-#[test]
-fn where_the_usual_directory_is_taken_another_one_serves() {
-    let scene = Scene::new();
-    let taken = scene.root.with_file_name("taken");
-    fs::create_dir(&taken).unwrap();
-    fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
-    let directories = vec![taken.clone(), scene.journals.clone()];
-    let executor = || Placeholders::of(directories.clone(), 100);
-    let one = executor();
-    let held = scene.hold(&one);
-    assert_eq!((placed(&held), held.unheld().count()), (2, 0));
-    assert_eq!(fs::read_dir(&taken).unwrap().count(), 0);
-    std::mem::forget(held);
-    drop(one);
-    // Whatever lies where anybody can write is no journal.
-    let git = scene.root.join("mine");
-    fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
-    let record = Record::Held { id: Identity::at(&git).unwrap().unwrap(), temporary: PathBuf::new(), path: git };
-    fs::write(taken.join("forged.placeholders"), journal::bytes_of(&[record])).unwrap();
-    executor().recover();
-    assert_eq!(scene.names(), [".agents", ".git", "mine"], "the first one lives, as far as its lock tells");
-    assert!(journal::default_directories().len() > 1);
 }
 
 #[test]
