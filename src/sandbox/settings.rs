@@ -21,8 +21,9 @@ pub struct SandboxSettings {
     pub extra_protected_names: Vec<String>,
     /// How a protected name that does not exist is kept from being made.
     pub missing_protected: MissingProtected,
-    /// Where the executor keeps its journal of what it made outside a sandbox, and what it moved out of the way. It is made if
-    /// need be, and nobody else may write to it. By default, on Linux, `/var/tmp/longarm-` and the number of the user; where
+    /// Where the executor keeps its journal of what it made outside a sandbox, what it moved out of the way, and, as long as it
+    /// is not closed, some empty directories for the names of later processes: on the file system of the workspaces it saves
+    /// these time. It is made if need be, and nobody else may write to it. By default, on Linux, `/var/tmp/longarm-` and the number of the user; where
     /// somebody else has taken that name, `longarm` in the user's directory below `/run/user`, or the first name with a number
     /// behind it. [`Local::new`](crate::Local::new) removes what it says was left, also if no sandbox is ever asked for.
     /// Nobody in a sandbox can write to it, whatever is allowed around it: neither processes nor calls about files.

@@ -289,6 +289,9 @@ impl ExecBackend for Local {
         let all_ended = async {
             if self.registry.ended().await {
                 self.spawner.shut_down().await;
+                let placeholders = self.placeholders.clone();
+                // If the runtime ends first, they go when the last of the place does.
+                drop(tokio::task::spawn_blocking(move || placeholders.close()).await);
             }
             // A write that has begun is whole when it has ended, and leaves nothing beside the file.
             self.fs.idle().await;

@@ -25,6 +25,11 @@ impl Placeholders {
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
     pub(super) fn recover(&self) {}
 
+    /// Nothing is made ahead.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]
+    pub(super) fn close(&self) {}
+
     /// Nothing has to be made to hold them.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::unused_self, reason = "it has the names of the placeholders of Linux")]

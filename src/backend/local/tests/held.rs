@@ -266,3 +266,18 @@ fn what_a_detached_command_has_started_ends_with_it_also_when_the_runtime_has_go
     std::fs::write(scene.path("go"), "").unwrap();
     assert_eq!(told.recv_timeout(PATIENCE).expect("nobody is left").unwrap(), 0);
 }
+
+#[tokio::test]
+async fn a_place_that_is_closed_keeps_nothing_that_was_made_ahead() {
+    let scene = Scene::new(|settings| settings);
+    let ahead = || {
+        let names = std::fs::read_dir(&scene.state).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with(".longarm-")).count()
+    };
+    for _ in 0..3 {
+        let Some((0, ..)) = scene.run("true", scene.intent()).await else { return };
+    }
+    wait_until("some are made ahead", || ahead() > 0).await;
+    scene.local.close().await;
+    assert_eq!((ahead(), std::fs::read_dir(&scene.root).unwrap().count()), (0, 0));
+}

@@ -37,6 +37,8 @@ pub(in crate::backend::local) struct Held {
     pub(super) writer: Option<u64>,
     /// What is left of directories that were removed.
     pub(super) remains: Remains,
+    /// The processes have ended, and nobody waits for what is done at the drop.
+    pub(super) has_parted: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Held {
     /// The processes have ended: lets the names go, and tells which of them appeared, or stand for something else than at the
     /// start. What a file system may take its time for is left to the drop: to give back what is removed, and to write that down.
     pub(in crate::backend::local) fn part(&mut self) -> Vec<ChangedName> {
+        self.has_parted = true;
         let looks: Vec<Look> = self.names.iter().map(|name| name.look(&self.shared)).collect();
         let moved: HashMap<PathBuf, PathBuf> =
             self.set_aside().into_iter().map(|(path, to)| (path.to_path_buf(), to)).collect();
@@ -167,7 +170,13 @@ impl Drop for Held {
     fn drop(&mut self) {
         let names = mem::take(&mut self.names);
         self.release(&names);
-        self.shared.give_back(mem::take(&mut self.remains));
+        let remains = mem::take(&mut self.remains);
+        self.shared.write_off(&remains);
+        if self.has_parted {
+            self.shared.restock();
+        }
+        // A file system can take its time for it.
+        drop(remains);
     }
 }
 

@@ -35,12 +35,12 @@ impl Shared {
             };
             match shared {
                 Ok(Some(id)) if !writer.lent.contains(&id) => writer.lent.push(id),
-                Ok(Some(id)) => self.give_back(self.release([id])),
+                Ok(Some(id)) => self.write_off(&self.release([id])),
                 Ok(None) => {}
                 // It has gone meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    self.give_back(self.release(writer.lent));
+                    self.write_off(&self.release(writer.lent));
                     let what = format!("{} is held for another process: {error}", entry.path.display());
                     return Err(io::Error::new(error.kind(), what));
                 }

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, Mode, RenameFlags};
+use rustix::io::Errno;
 
+use super::Shared;
 use super::directory::{Identity, MODE, Thing, is_like_a_placeholder, lock, open, unlock};
-use super::journal::{Journal, Record};
-use super::{Shared, unwritten};
+use super::journal::Record;
+use super::stock::Made;
 use crate::sandbox::{Existing, ProtectedName};
 
 /// What a name stands for.
@@ -73,7 +74,7 @@ impl Shared {
         self.has_room_for(1)?;
         // Before the lock, so that it is never without both a record and an owner who knows of it.
         let record = Record::Held { id, temporary: PathBuf::new(), path: path.into() };
-        let token = *self.begin(vec![record])?.start();
+        let token = *self.state().begin(&self.directories, vec![record])?.start();
         // Whoever has it may keep it for long: nobody else waits for that.
         let locked = lock(&open).and_then(|()| if is_there()? { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) });
         let mut state = self.state();
@@ -115,32 +116,53 @@ impl Shared {
         if missing.is_empty() {
             return HashMap::new();
         }
-        let made = self.make(&missing).unwrap_or_default();
+        let made = self.make(&missing, &self.fits(&missing)).unwrap_or_default();
         missing.into_iter().zip(made).filter_map(|(path, made)| Some((path, made.ok()?))).collect()
     }
 
     fn make_one(&self, path: &Path) -> io::Result<Thing> {
-        self.make(&[path])?.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+        self.make(&[path], &[false])?.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 
-    /// Makes directories that stand for names. Each step is written down for all of them at once. An error is one of them all.
-    fn make(&self, paths: &[&Path]) -> io::Result<Vec<io::Result<Thing>>> {
+    /// Makes directories that stand for names, but for those that one fits which was made ahead. Each step is written down for
+    /// all of them at once. An error is one of them all.
+    fn make(&self, paths: &[&Path], fits: &[bool]) -> io::Result<Vec<io::Result<Thing>>> {
         self.has_room_for(paths.len())?;
-        let temporary =
-            |path: &&Path| path.with_file_name(format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple()));
-        let temporaries: Vec<PathBuf> = paths.iter().map(temporary).collect();
-        let records = temporaries.iter().map(|temporary| Record::Making { temporary: temporary.clone() });
-        let tokens = self.begin(records.collect())?;
-        let making = paths.iter().zip(temporaries).zip(tokens);
+        let mut state = self.state();
+        let sources = state.stock.offer(fits).into_iter().zip(paths);
+        let sources: Vec<(PathBuf, Option<Made>)> = sources
+            .map(|(ready, path)| match ready {
+                Some(ready) => (ready.path, Some(ready.made)),
+                None => (path.with_file_name(temporary_name()), None),
+            })
+            .collect();
+        let records = sources.iter().zip(paths).map(|((temporary, ready), path)| match ready {
+            Some(made) => Record::Held { id: made.id, temporary: temporary.clone(), path: path.to_path_buf() },
+            None => Record::Making { temporary: temporary.clone() },
+        });
+        let tokens = state.begin(&self.directories, records.collect())?;
+        state.stock.take(sources.iter().filter(|(_, ready)| ready.is_some()).count());
+        drop(state);
+        let making = paths.iter().zip(sources).zip(tokens);
         let making: Vec<Making<'_>> =
-            making.map(|((path, temporary), token)| Making::begin(token, path, temporary)).collect();
+            making.map(|((path, (temporary, ready)), token)| Making::begin(token, path, temporary, ready)).collect();
         // From its name on, others of this executor find it: not before it is counted.
         let mut state = self.state();
         let written = state.go_on(making.iter().filter_map(Making::next).collect()).map_err(|error| error.to_string());
-        let placed = making.into_iter().map(|Making { token, path, temporary, made }| {
+        let placed = making.into_iter().map(|Making { token, path, temporary, ready, made }| {
             let placed = made.and_then(|(thing, open)| {
                 written.clone().map_err(io::Error::other)?;
-                rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)?;
+                let renamed = rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE);
+                if ready.is_some() && matches!(renamed, Err(Errno::XDEV | Errno::ACCESS | Errno::PERM)) {
+                    state.stock.give_up();
+                }
+                renamed?;
+                if let Some(made) = ready
+                    && let Err(error) = rustix::fs::fchmod(&open, Mode::from_raw_mode(made.usual_mode()))
+                {
+                    drop(fs::remove_dir(path));
+                    return Err(error.into());
+                }
                 state.add(token, thing.id, path, open);
                 Ok(thing)
             });
@@ -162,26 +184,6 @@ impl Shared {
         }
         Err(io::Error::other(format!("the executor holds {} names already, which is as many as it may", self.most)))
     }
-
-    /// Writes down what is about to be done, each under a number of its own. An error is not one of the place where it is to
-    /// be done.
-    fn begin(&self, records: Vec<Record>) -> io::Result<RangeInclusive<u64>> {
-        let mut state = self.state();
-        if state.journal.is_none() {
-            let journal = Journal::begin(&self.directories);
-            state.journal = Some(journal.map_err(|error| unwritten(&error))?);
-        }
-        let first = state.begun + 1;
-        state.begun += records.len() as u64;
-        let tokens = first..=state.begun;
-        match state.go_on(tokens.clone().zip(records).collect()) {
-            Ok(()) => Ok(tokens),
-            Err(error) => {
-                tokens.for_each(|token| state.end(token));
-                Err(error)
-            }
-        }
-    }
 }
 
 /// A directory on the way to its name.
@@ -189,31 +191,44 @@ struct Making<'a> {
     token: u64,
     path: &'a Path,
     temporary: PathBuf,
+    /// What it was made ahead as: what is known of it is written down already.
+    ready: Option<Made>,
     /// The directory, locked.
     made: io::Result<(Thing, OwnedFd)>,
 }
 
 impl<'a> Making<'a> {
-    /// Makes it under a name that is nobody else's.
-    fn begin(token: u64, path: &'a Path, temporary: PathBuf) -> Self {
+    /// Makes it under a name that is nobody else's, unless it is ready.
+    fn begin(token: u64, path: &'a Path, temporary: PathBuf, ready: Option<Made>) -> Self {
         let make = || {
-            fs::DirBuilder::new().mode(MODE).create(&temporary)?;
+            if ready.is_none() {
+                fs::DirBuilder::new().mode(MODE).create(&temporary)?;
+            }
             let open = File::from(open(&temporary)?);
-            let thing = Thing::of(&open.metadata()?);
+            let found = open.metadata()?;
+            if ready.is_some_and(|made| made != Made::of(&found)) {
+                return Err(io::Error::other("what was made ahead has been changed"));
+            }
+            let thing = Thing::of(&found);
             let open = OwnedFd::from(open);
             lock(&open)?;
             Ok((thing, open))
         };
         let made = make();
-        Self { token, path, temporary, made }
+        Self { token, path, temporary, ready, made }
     }
 
-    /// What is to be written down before it gets its name.
+    /// What is still to be written down before it gets its name.
     fn next(&self) -> Option<(u64, Record)> {
-        let (thing, _) = self.made.as_ref().ok()?;
+        let (thing, _) = self.made.as_ref().ok().filter(|_| self.ready.is_none())?;
         let (temporary, path) = (self.temporary.clone(), self.path.to_path_buf());
         Some((self.token, Record::Held { id: thing.id, temporary, path }))
     }
+}
+
+/// A name that is nobody else's.
+pub(super) fn temporary_name() -> String {
+    format!(".longarm-{}.placeholder", uuid::Uuid::new_v4().simple())
 }
 
 /// A name that appears and goes whenever it is looked at is given up after so many times.

@@ -8,6 +8,7 @@
 //! - The processes of one executor share it by a count, those of several by a lock on it. The last one removes it, by
 //!   `rmdir`, and only if it is still the same directory. Whatever somebody has put into it stays, and so does it.
 //! - To a process that may write there it is lent: it may put something into it, and then the directory is that process's.
+//! - Some are made ahead, in the executor's own directory: the [stock].
 //! - What could not be removed stays written down, and is tried again. A lock alone makes nobody an owner: anybody who can
 //!   see the directory can lock it. An owner has it in a journal.
 //! - What an executor that was killed has left is removed by the next one that finds its journal, in the same way.
@@ -21,10 +22,12 @@ mod held;
 mod journal;
 mod lent;
 mod made;
+mod stock;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -39,6 +42,7 @@ use self::held::HeldName;
 use self::journal::{Journal, Record};
 use self::lent::Writer;
 use self::made::Stands;
+use self::stock::Stock;
 use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, Class, KeepsOwn, MissingOwn, MissingProtected, ProtectedName, SandboxError};
 
@@ -68,6 +72,8 @@ struct State {
     under_way: HashMap<u64, Record>,
     /// Processes that may write where directories stand for names.
     writers: HashMap<u64, Writer>,
+    /// Directories that were made ahead.
+    stock: Stock,
     begun: u64,
 }
 
@@ -82,7 +88,7 @@ struct Placed {
 
 /// What is left of directories that stand for nothing any more.
 #[derive(Debug, Default)]
-#[must_use = "they are written down as long as they are not given back"]
+#[must_use = "they are written down as long as they are not written off"]
 struct Remains {
     /// Those that need no more attention.
     gone: Vec<Identity>,
@@ -106,6 +112,11 @@ impl Placeholders {
 
     fn of(directories: Vec<PathBuf>, most: usize) -> Self {
         Self { shared: Arc::new(Shared { directories, most, state: Mutex::default() }) }
+    }
+
+    /// Removes what was made ahead. Later processes have to do without.
+    pub(in crate::backend::local) fn close(&self) {
+        self.shared.close();
     }
 
     /// Has everybody who needs the state wait.
@@ -181,7 +192,7 @@ impl Placeholders {
             }
         });
         let names = names.collect();
-        Held { shared: Arc::clone(&self.shared), names, writer: None, remains: Remains::default() }
+        Held { shared: Arc::clone(&self.shared), names, writer: None, remains: Remains::default(), has_parted: false }
     }
 
     /// What [`Held::unheld`] would tell, as far as that can be said before anything is made.
@@ -289,8 +300,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one user of each away; the last one removes the directory. What is left of them is to be [given
-    /// back](Self::give_back).
+    /// Takes one user of each away; the last one removes the directory. What is left of them is to be [written
+    /// off](Self::write_off) before it is dropped.
     fn release(&self, ids: impl IntoIterator<Item = Identity>) -> Remains {
         let mut state = self.state();
         let mut remains = Remains::default();
@@ -322,13 +333,11 @@ impl Shared {
         remains
     }
 
-    /// Writes down that directories are gone, and closes them, for which a file system can take its time. In this order: what is
-    /// open is no other directory yet.
-    fn give_back(&self, remains: Remains) {
+    /// Writes down that directories are gone. They are still open, since what is open is no other directory yet.
+    fn write_off(&self, remains: &Remains) {
         if !remains.gone.is_empty() {
             self.state().forget(&remains.gone);
         }
-        drop(remains.open);
     }
 
     /// Removes what could not be removed before.
@@ -367,11 +376,39 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl State {
     /// Counts one of ours once more.
     fn count(&mut self, path: &Path, id: Identity) -> bool {
         let placed = self.placed.get_mut(&id).filter(|placed| placed.path == path);
         placed.map(|placed| placed.users += 1).is_some()
+    }
+
+    /// Writes down what is about to be done, each under a number of its own. An error is not one of the place where it is to
+    /// be done.
+    fn begin(&mut self, directories: &[PathBuf], records: Vec<Record>) -> io::Result<RangeInclusive<u64>> {
+        if self.journal.is_none() {
+            let journal = Journal::begin(directories).map_err(|error| unwritten(&error))?;
+            if let Some(directory) = journal.path().parent() {
+                self.stock.settle_in(directory);
+            }
+            self.journal = Some(journal);
+        }
+        let first = self.begun + 1;
+        self.begun += records.len() as u64;
+        let tokens = first..=self.begun;
+        match self.go_on(tokens.clone().zip(records).collect()) {
+            Ok(()) => Ok(tokens),
+            Err(error) => {
+                tokens.for_each(|token| self.end(token));
+                Err(error)
+            }
+        }
     }
 
     /// Writes down the next steps of what is under way.
@@ -433,7 +470,9 @@ impl State {
                 |id: &Identity, path: &PathBuf| Record::Held { id: *id, temporary: PathBuf::new(), path: path.clone() };
             let placed = self.placed.iter().map(|(id, placed)| held(id, &placed.path));
             let left = self.left.iter().map(|(id, path)| held(id, path));
-            journal.rewrite(&placed.chain(left).chain(self.under_way.values().cloned()).collect::<Vec<_>>())
+            // Of those that are ready, some may be about to get their names.
+            let made = self.stock.records().chain(placed).chain(left);
+            journal.rewrite(&made.chain(self.under_way.values().cloned()).collect::<Vec<_>>())
         } else {
             Ok(())
         };
@@ -442,7 +481,7 @@ impl State {
     }
 
     fn is_idle(&self) -> bool {
-        self.placed.is_empty() && self.left.is_empty() && self.under_way.is_empty()
+        self.placed.is_empty() && self.left.is_empty() && self.under_way.is_empty() && self.stock.ready.is_empty()
     }
 }
 

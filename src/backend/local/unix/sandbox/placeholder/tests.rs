@@ -10,6 +10,7 @@ use crate::sandbox::{Access, Existing, NameChange};
 
 mod journals;
 mod kept;
+mod stock;
 
 /// A workspace root, and a directory for journals.
 struct Scene {
@@ -53,7 +54,11 @@ impl Scene {
     /// The sizes of all journals.
     fn bytes(&self) -> u64 {
         let entries = fs::read_dir(&self.journals).unwrap();
-        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+        entries
+            .map(|entry| entry.unwrap().metadata().unwrap())
+            .filter(fs::Metadata::is_file)
+            .map(|file| file.len())
+            .sum()
     }
 }
 
@@ -62,7 +67,8 @@ fn in_force(records: &[Record]) -> usize {
         let mut later = records[at..].iter();
         match record {
             Record::Making { temporary } => {
-                !later.any(|later| matches!(later, Record::Held { temporary: at, .. } if at == temporary))
+                temporary.exists()
+                    && !later.any(|later| matches!(later, Record::Held { temporary: at, .. } if at == temporary))
             }
             Record::Held { id, .. } => !later.any(|later| *later == Record::Gone { id: *id }),
             Record::Gone { .. } => false,
@@ -417,30 +423,53 @@ fn child_executor() {
     let Some(scene) = std::env::var_os(CHILD) else { return };
     let (root, journals) = (Path::new(&scene).join("root"), Path::new(&scene).join("journals"));
     let executor = Placeholders::new(Some(journals));
+    let does = std::env::var("LONGARM_PLACEHOLDER_DOES").unwrap();
     let mut held = hold(&executor, &root, Placeholder);
+    while does == "Stock" && executor.shared.state().stock.ready.is_empty() {
+        held.part();
+        drop(held);
+        held = hold(&executor, &root, Placeholder);
+    }
     let mut out = io::stdout();
     writeln!(out, "holding").unwrap();
     out.flush().unwrap();
     // Until it is killed.
     loop {
-        if std::env::var_os("LONGARM_PLACEHOLDER_STILL").is_some() {
+        if does != "Loop" {
             std::thread::park();
             continue;
         }
+        held.part();
         drop(held);
         held = hold(&executor, &root, Placeholder);
     }
 }
 
+/// What it does until it is killed.
+#[derive(Debug)]
+enum Does {
+    /// Holds names.
+    Hold,
+    /// The same, and has made some ahead.
+    Stock,
+    /// Holds them and lets them go over and over.
+    Loop,
+}
+
 struct Executor(Child);
 
 impl Executor {
-    fn start(scene: &Scene, still: bool) -> Self {
+    fn start(scene: &Scene, does: Does) -> Self {
+        Self::start_as(scene, does, None)
+    }
+
+    fn start_as(scene: &Scene, does: Does, user: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", &format!("{MODULE}::child_executor"), "--nocapture"]);
         command.env(CHILD, scene.root.parent().unwrap()).stdout(Stdio::piped());
-        if still {
-            command.env("LONGARM_PLACEHOLDER_STILL", "1");
+        command.env("LONGARM_PLACEHOLDER_DOES", format!("{does:?}"));
+        if let Some(user) = user {
+            std::os::unix::process::CommandExt::uid(&mut command, user);
         }
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -457,7 +486,7 @@ impl Executor {
 #[test]
 fn what_a_killed_executor_leaves_goes_at_the_next_start() {
     let scene = Scene::new();
-    let child = Executor::start(&scene, true);
+    let child = Executor::start(&scene, Does::Hold);
     while scene.names().len() != 2 {
         std::thread::yield_now();
     }
@@ -474,7 +503,7 @@ fn what_a_killed_executor_leaves_is_taken_over_by_the_next_process_on_that_root(
     for killed_first in [true, false] {
         let scene = Scene::new();
         let executor = scene.executor();
-        let child = Executor::start(&scene, true);
+        let child = Executor::start(&scene, Does::Hold);
         while scene.names().len() != 2 {
             std::thread::yield_now();
         }
@@ -498,12 +527,13 @@ fn what_a_killed_executor_leaves_is_taken_over_by_the_next_process_on_that_root(
 fn an_executor_killed_at_any_moment_leaves_nothing_behind() {
     for pause in 0..40 {
         let scene = Scene::new();
-        let child = Executor::start(&scene, false);
+        let child = Executor::start(&scene, Does::Loop);
         // Somewhere within what it does over and over.
         std::thread::sleep(Duration::from_micros(37 * pause));
         child.kill();
         scene.executor().recover();
         assert_eq!((scene.names().len(), scene.written()), (0, 0), "{:?}", scene.names());
+        assert_eq!(fs::read_dir(&scene.journals).unwrap().count(), 0);
     }
 }
 
@@ -515,9 +545,10 @@ fn executors_that_come_and_go_on_one_root_leave_nothing_behind() {
             threads.spawn(|| {
                 let executor = scene.executor();
                 for _ in 0..200 {
-                    let held = scene.hold(&executor);
+                    let mut held = scene.hold(&executor);
                     assert_eq!(placed(&held), 2, "{held:?}");
                     assert!(held.changed().is_empty());
+                    assert_eq!(held.part(), []);
                 }
             });
         }

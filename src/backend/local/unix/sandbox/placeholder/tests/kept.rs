@@ -43,7 +43,7 @@ fn in_a_directory_that_gives_its_group_placeholders_are_shared_and_found_again()
     assert_eq!(scene.names().len(), 2, "the other one needs them");
     drop(shared);
     assert_eq!(scene.names(), [""; 0]);
-    let child = Executor::start(&scene, true);
+    let child = Executor::start(&scene, Does::Hold);
     while scene.names().len() != 2 {
         std::thread::yield_now();
     }
@@ -317,7 +317,7 @@ fn at_the_parting_what_is_filled_stays_and_is_told_once_unless_it_was_lent() {
         assert_eq!(changed.len(), told, "{mode:o} {shared} {changed:?}");
         assert!(changed.iter().all(|name| name.path == git && name.change == NameChange::Appeared), "{changed:?}");
         assert_eq!(held.part(), [], "once");
-        drop((held, other));
+        drop((held, other, executor));
         assert_eq!(fs::read(git.join("config")).unwrap(), b"mine");
         assert_eq!((scene.names(), scene.written()), (vec![".git".into()], 0));
     }
