@@ -539,6 +539,9 @@ fn run(queue: &Arc<Queue>) {
         let delivery = Delivery { outcome: Some(outcome), names, queue: Arc::clone(queue) };
         // A caller that is gone leaves the delivery to its destructor.
         drop(reply.send(delivery));
+        if let Ok(launcher) = &mut launcher {
+            launcher.settle();
+        }
     }
 }
 

@@ -109,6 +109,12 @@ impl Launcher {
         Ok(Self { platform: platform::Launcher::new()? })
     }
 
+    /// Does what the last start has left to be done, once whoever waited for it goes on. Blocks for a moment.
+    pub(in crate::backend::local) fn settle(&mut self) {
+        #[cfg(target_os = "linux")]
+        self.platform.settle();
+    }
+
     /// Starts a child. Blocks until the program is executed or cannot be.
     pub(in crate::backend::local) fn launch(&mut self, plan: &LaunchPlan) -> Result<Launched, LaunchFailure> {
         let candidates = find(plan).paths;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -21,7 +22,7 @@ use super::container::ContainerPlan;
 use super::launch::{LaunchFailure, Prepared, Stage};
 use super::namespace::Namespaces;
 use super::process::Child;
-use super::sandbox::{Report, SandboxPlan, Spares};
+use super::sandbox::{Builder, Report, SandboxPlan, Spares};
 use super::{check, watch};
 use crate::backend::local::config::Containment;
 
@@ -131,6 +132,10 @@ pub(super) struct Launcher {
     namespaces: Namespaces,
     /// What is kept for sandboxes that come next.
     spares: Arc<Spares>,
+    /// What the last start has left to be done.
+    rest: Option<(SandboxPlan, Option<Builder>)>,
+    /// Makes namespaces for the next sandbox.
+    ahead: Option<JoinHandle<()>>,
     /// It has looked for cgroups that were left behind.
     has_tidied: bool,
 }
@@ -147,7 +152,15 @@ impl Launcher {
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        Ok(Self { stack, second_stack, namespaces: Namespaces::default(), spares: Arc::default(), has_tidied: false })
+        Ok(Self {
+            stack,
+            second_stack,
+            namespaces: Namespaces::default(),
+            spares: Arc::default(),
+            rest: None,
+            ahead: None,
+            has_tidied: false,
+        })
     }
 
     /// Starts a child; see the steps at [`child_main`].
@@ -199,6 +212,25 @@ impl Launcher {
         children([self.stack.top(), self.second_stack.top()], &self.spares)
     }
 
+    /// Does what the last start has left to be done, once whoever waited for it goes on.
+    pub(super) fn settle(&mut self) {
+        let Some((plan, builder)) = self.rest.take() else { return };
+        drop(builder);
+        if !plan.lacks_new(&self.spares) || self.ahead.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        // Whoever wants to start the next one, of another kind perhaps, is not to wait for it.
+        let spares = Arc::clone(&self.spares);
+        let thread = std::thread::Builder::new().name("longarm-ahead".into()).stack_size(AHEAD_STACK_BYTES);
+        let thread = thread.spawn(move || {
+            // Without a stack, as without this thread, the next one makes its own.
+            let Ok(mut stack) = Stack::new() else { return };
+            // SAFETY: this thread blocks all signals, as does the one that made it, and the stack is lent to nobody else.
+            unsafe { plan.make_ahead(stack.top(), &spares) };
+        });
+        self.ahead = thread.ok();
+    }
+
     fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
         let arrays = Arrays::new(prepared);
         let report = Report::default();
@@ -210,7 +242,9 @@ impl Launcher {
         // to outlive the call. `child_main` calls nothing but async-signal-safe functions.
         let started =
             self.with_stacks(|stacks, spares| unsafe { plan.start(stacks, spares, (child_main, argument), &report) });
-        let child = Child::sandboxed(started?, plan);
+        let mut started = started?;
+        self.rest = Some((plan.clone(), started.builder.take()));
+        let child = Child::sandboxed(started, plan);
         match order.failure() {
             None => Ok(child),
             Some(failure) => {
@@ -285,6 +319,10 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
+        if let Some(thread) = self.ahead.take() {
+            // A panic was reported where it happened.
+            drop(thread.join());
+        }
         super::sandbox::rest();
     }
 }
@@ -339,6 +377,7 @@ struct Stack {
 unsafe impl Send for Stack {}
 
 const STACK_BYTES: usize = 64 << 10;
+const AHEAD_STACK_BYTES: usize = 64 << 10;
 /// The largest page that Linux uses on the machines it runs on.
 const GUARD_BYTES: usize = 64 << 10;
 

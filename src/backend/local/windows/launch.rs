@@ -100,6 +100,9 @@ impl Launcher {
         self.try_launch(plan).map_err(LaunchFailure)
     }
 
+    /// A start leaves nothing to be done.
+    pub(in crate::backend::local) fn settle(&mut self) {}
+
     fn try_launch(&self, plan: &LaunchPlan) -> Result<Launched, Failure> {
         if plan.cwd.as_os_str().as_encoded_bytes().contains(&0) {
             return Err(Failure::Nul("cwd".into()));

@@ -20,10 +20,10 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use self::passing::{announce, enter, pass_namespaces};
+use self::passing::{announce, enter, pass_namespaces, write_maps};
 use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
 use super::raw::{self, Errno, result};
-use super::shape::{Base, Make, Namespaces, Proc, Shape};
+use super::shape::{Base, Kept, Make, Namespaces, Proc, Shape};
 use crate::backend::local::unix::child::{close_all_from, errno};
 
 /// What the builder gets. Lives in memory that parent and child share.
@@ -34,8 +34,8 @@ pub(super) struct SetUp<'a> {
     pub(super) copies: &'a [AtomicI32],
     /// For each device, its copy.
     pub(super) devices: &'a [AtomicI32],
-    /// Namespaces to enter, which nobody is in: the user namespace, if there is one, and the network namespace.
-    pub(super) spare: Option<(Option<RawFd>, RawFd)>,
+    /// Namespaces to enter, which nobody is in.
+    pub(super) spare: Option<Entered>,
     pub(super) init: Program<'a>,
     /// The end of a pipe that the init reads from, above the numbers that it gets.
     pub(super) orders: RawFd,
@@ -48,6 +48,42 @@ pub(super) struct SetUp<'a> {
     /// The command; none if everything is only tried.
     pub(super) command: Option<(extern "C" fn(*mut c_void) -> c_int, *mut c_void)>,
     pub(super) report: &'a Report,
+}
+
+/// Namespaces that nobody is in, and that are not made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entered {
+    pub(super) user: Option<RawFd>,
+    pub(super) network: Option<RawFd>,
+}
+
+impl Entered {
+    /// What makes the same kinds of them.
+    fn flags(&self) -> c_int {
+        let flag = |namespace: Option<RawFd>, flag| if namespace.is_some() { flag } else { 0 };
+        flag(self.user, libc::CLONE_NEWUSER) | flag(self.network, libc::CLONE_NEWNET)
+    }
+}
+
+/// What the one gets who makes namespaces for a later sandbox. Lives in memory that parent and child share.
+#[derive(Debug)]
+pub(super) struct Ahead<'a> {
+    pub(super) namespaces: &'a Namespaces,
+    pub(super) passing: RawFd,
+}
+
+/// Passes the namespaces on in which it was born, and ends. If it cannot, nothing is passed on, or not all.
+pub(super) extern "C" fn ahead_main(ahead: *mut c_void) -> c_int {
+    // SAFETY: the parent passes a valid value and is suspended as long as we run.
+    let ahead = unsafe { &*ahead.cast::<Ahead<'_>>() };
+    // SAFETY: this is the child that the functions ask for, and it ends without running anything of the parent's.
+    unsafe {
+        if write_maps(ahead.namespaces).is_ok() {
+            // Whoever waits for them sees what has come.
+            let _ = pass_namespaces(ahead.namespaces, ahead.passing);
+        }
+        libc::_exit(0)
+    }
 }
 
 /// The program of the init.
@@ -299,19 +335,16 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
     let base = namespaces.base;
     // SAFETY: see the caller.
     unsafe {
-        if let Some(spare) = set_up.spare {
+        if let Some(spare) = &set_up.spare {
             enter(spare).during(Stage::Spare, 0)?;
             // What is made in them belongs to them.
-            let others = namespaces.flags & !(libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
-            result(libc::unshare(others).into()).during(Stage::Spare, 1)?;
-        } else if let Some((user, group)) = &namespaces.maps {
-            write_map(c"/proc/self/setgroups", c"deny").during(Stage::Maps, 0)?;
-            write_map(c"/proc/self/uid_map", user).during(Stage::Maps, 1)?;
-            write_map(c"/proc/self/gid_map", group).during(Stage::Maps, 2)?;
-        }
-        if namespaces.keeps_network && set_up.spare.is_none() {
-            // Without them the next sandbox makes its own.
-            let _ = pass_namespaces(namespaces, set_up.passing);
+            result(libc::unshare(namespaces.flags & !spare.flags()).into()).during(Stage::Spare, 1)?;
+        } else {
+            write_maps(namespaces)?;
+            if matches!(namespaces.kept, Kept::Again { .. }) {
+                // Without them the next sandbox makes its own.
+                let _ = pass_namespaces(namespaces, set_up.passing);
+            }
         }
         // Before the file systems of the host are told to have no devices.
         for (index, ((path, _), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
@@ -548,7 +581,9 @@ unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Fa
         }
         // The kernel reaps what nobody asks for. This survives the execution.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        result(libc::setsid().into()).during(Stage::Init, 1)?;
+        // Out of the reach of what the group of the executor is told. A session of its own would cost more, and nothing that a
+        // terminal says to the executor's reaches one that blocks all signals.
+        result(libc::setpgid(0, 0).into()).during(Stage::Init, 1)?;
         result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Init, 2)?;
         raw::drop_capabilities().during(Stage::Capabilities, 2)?;
         if let Some(landlock) = &shape.landlock {

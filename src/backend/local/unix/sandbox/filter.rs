@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::sock_filter as Instruction;
 
 /// What a process may do with sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sockets {
     /// As the host.
     Open,
@@ -23,7 +24,7 @@ pub(super) enum Sockets {
 }
 
 /// What the filter is to refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FilterPlan {
     pub(super) sockets: Sockets,
     /// No file may change its mode, owner, times or attributes, since no mount stands in the way of it.
@@ -32,7 +33,7 @@ pub(super) struct FilterPlan {
 }
 
 /// What stands between the process and others of the same user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Others {
     /// Namespaces.
     Hidden,
@@ -86,6 +87,19 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
 
 fn refuse(errno: c_int) -> Instruction {
     statement(RETURN, REFUSE | errno.unsigned_abs())
+}
+
+/// A program, which many sandboxes share.
+pub(super) type Program = Arc<[Instruction]>;
+
+/// The two programs of a plan: the one that refuses by itself, and the one that tells. There are few plans, so that each is
+/// assembled once.
+pub(super) fn programs(plan: FilterPlan) -> (Program, Program) {
+    static ASSEMBLED: Mutex<BTreeMap<FilterPlan, (Program, Program)>> = Mutex::new(BTreeMap::new());
+    // One that has panicked has added nothing.
+    let mut assembled = ASSEMBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let programs = assembled.entry(plan).or_insert_with(|| (program(plan).into(), telling_program(plan).into()));
+    programs.clone()
 }
 
 /// The program, which refuses by itself.

@@ -49,7 +49,7 @@ pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};
 pub(super) use self::spare::Spares;
 use self::start::Refusal;
-pub(super) use self::start::Started;
+pub(super) use self::start::{Builder, Started};
 use super::launch::{self, LaunchFailure};
 use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError, SandboxSettings};
 
@@ -104,6 +104,21 @@ impl SandboxPlan {
                 _ => LaunchFailure::sandbox(error(&refusal, &self.shape)),
             }),
         }
+    }
+
+    /// Whether the next one like this could use something that [`make_ahead`](Self::make_ahead) makes.
+    pub(super) fn lacks_new(&self, spares: &Spares) -> bool {
+        self.shape.namespaces().is_some_and(|namespaces| spares.lacks_new(namespaces))
+    }
+
+    /// Makes what the next one like this could use, if there is none. Takes as long as a start.
+    ///
+    /// # Safety
+    ///
+    /// As for [`start::make_ahead`].
+    pub(super) unsafe fn make_ahead(&self, stack: *mut c_void, spares: &Spares) {
+        // SAFETY: see the caller. Without it the next one makes its own, and fails if that cannot be.
+        drop(unsafe { start::make_ahead(&self.shape, stack, spares) });
     }
 
     /// What it means that the command could not enter its directory.

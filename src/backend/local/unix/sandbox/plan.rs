@@ -3,17 +3,20 @@
 //! Two functions make the two walls from the same intent, independently: [`mounts`] and [`rules`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, c_int};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::filter::{self, FilterPlan, Others, Sockets};
 use super::landlock::{Rights, Taken};
 use super::probe::{Kernel, Mode};
 use super::proc_names;
-use super::shape::{At, Base, Hold, Identity, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target};
+use super::shape::{
+    At, Base, Hold, Identity, Kept, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target,
+};
 use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, SandboxError, SandboxSettings, Wall};
 
 /// What is decided besides the intent.
@@ -93,11 +96,8 @@ pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> 
         (None, _) => Others::InReach,
     };
     let filter_plan = FilterPlan { sockets, refuse_metadata, others };
-    let filter = filter::program(filter_plan);
-    let telling_filter = match kernel.no_notices {
-        None => filter::telling_program(filter_plan),
-        Some(_) => Vec::new(),
-    };
+    let (filter, telling) = filter::programs(filter_plan);
+    let telling_filter = if kernel.no_notices.is_none() { telling } else { Arc::default() };
     Ok(Shape { namespaces: namespaces.map(Box::new), filter, telling_filter, landlock })
 }
 
@@ -132,11 +132,7 @@ fn mounts(
     let guarded = base != Base::Writable || bound.changes().next().is_some();
     // It is the owner of what is there, and could change the modes of it, for whoever comes next, as well as what it can write to.
     let all_read_only = guarded && kernel.is_root;
-    // Without sockets that have addresses, and with that, nothing of it can be changed.
-    let keeps_network = flags & libc::CLONE_NEWNET != 0
-        && network.sockets == Sockets::Pairs
-        && (all_read_only || !kernel.is_root)
-        && settings.without == Walls::default();
+    let kept = kept(flags, network, all_read_only || !kernel.is_root, settings.without);
     let mut tree = Tree::new(base, kernel);
     if !settings.without.mounts {
         if base == Base::Empty {
@@ -157,7 +153,7 @@ fn mounts(
     Ok(Namespaces {
         flags,
         maps,
-        keeps_network,
+        kept,
         base,
         sources: tree.sources,
         makes: tree.makes,
@@ -181,6 +177,22 @@ fn mounts(
         loopback: network.loopback,
         ports,
     })
+}
+
+/// Which of these namespaces need not be made anew. `owned_by_none` says that nobody in them can change what `/proc` has of
+/// them.
+fn kept(flags: c_int, network: Network, owned_by_none: bool, without: Walls) -> Kept {
+    let has = |flag| flags & flag != 0;
+    if without != Walls::default() {
+        return Kept::Nothing;
+    }
+    match has(libc::CLONE_NEWNET) {
+        // Without sockets that have addresses nothing of it can be changed.
+        true if owned_by_none && network.sockets == Sockets::Pairs => Kept::Again { network: true },
+        true => Kept::New,
+        false if owned_by_none && has(libc::CLONE_NEWUSER) => Kept::Again { network: false },
+        false => Kept::Nothing,
+    }
 }
 
 /// In the order in which they are held.

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_int};
 
+use super::filter;
 use super::landlock;
 use super::raw::RulesetAttributes;
 
@@ -11,9 +12,9 @@ pub(super) struct Shape {
     /// What stands between the command and the machine, besides the filter and Landlock: namespaces of its own, or nothing.
     pub(super) namespaces: Option<Box<Namespaces>>,
     /// The filter of system calls.
-    pub(super) filter: Vec<libc::sock_filter>,
+    pub(super) filter: filter::Program,
     /// The same, but that it tells of what it refuses; empty where nobody can be told.
-    pub(super) telling_filter: Vec<libc::sock_filter>,
+    pub(super) telling_filter: filter::Program,
     pub(super) landlock: Option<Landlock>,
 }
 
@@ -24,8 +25,8 @@ pub(super) struct Namespaces {
     pub(super) flags: c_int,
     /// With a user namespace: the lines that map this user and this group to themselves.
     pub(super) maps: Option<(CString, CString)>,
-    /// Whether nothing of the network namespace can be changed, so that another sandbox can have it afterwards.
-    pub(super) keeps_network: bool,
+    /// Which of them need not be made for this very sandbox.
+    pub(super) kept: Kept,
     pub(super) base: Base,
     /// What is copied from the tree as it was: the writable places first.
     pub(super) sources: Vec<Source>,
@@ -43,6 +44,18 @@ pub(super) struct Namespaces {
     pub(super) loopback: bool,
     /// Where the executor listens inside.
     pub(super) ports: Vec<u16>,
+}
+
+/// Which namespaces a sandbox does not have to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It makes all of them.
+    Nothing,
+    /// Those that others were in before, and others will be in afterwards, since nothing of them can be changed: the user
+    /// namespace, if it has one, and with `network` the network namespace too.
+    Again { network: bool },
+    /// The same two, which nobody was in before, nor will be afterwards.
+    New,
 }
 
 /// What the tree is made from.

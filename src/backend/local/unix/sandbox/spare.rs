@@ -1,23 +1,26 @@
-//! What a launcher keeps for the sandboxes that come next: network namespaces in which nobody is any more, and the program of
+//! What a launcher keeps for the sandboxes that come next: user and network namespaces in which nobody is, and the program of
 //! the first process.
 //!
 //! To make a network namespace is a third of what a sandbox costs, and to take it down keeps a core busy for as long. So one
 //! that a sandbox has left as it was is kept, with the user namespace that it belongs to, and given to one sandbox at a time.
-//! What makes that sound is that nothing can stay in it:
+//! So is a user namespace alone, for a sandbox that has the network of the executor. What makes that sound is that nothing can
+//! stay in it:
 //!
 //! - The network: its loopback interface is down, the filter lets nobody make a socket that has an address, and nobody has a
 //!   capability in it. What `/proc` has of it is not this user's, or read-only: as its owner the system's root could change the
 //!   modes of it, and its settings.
-//! - The user namespace: what anybody in it may say once, without a capability (`projid_map`), was said when it was made.
+//! - The user namespace: what anybody in it may say once, without a capability (`projid_map`), was said when it was made. Its
+//!   limits below `/proc/sys/user` are what `/proc` has of it, as above.
 //! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others.
 //!
-//! A sandbox with a working loopback interface always has a new one.
+//! A sandbox that can change its network always has a new one. After it has started, the next one is made ahead.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::shape::{Kept, Namespaces};
 use crate::backend::local::unix::check;
 use crate::backend::local::unix::namespace::executable;
 
@@ -25,17 +28,20 @@ use crate::backend::local::unix::namespace::executable;
 #[derive(Debug, Default)]
 pub(in crate::backend::local::unix) struct Spares {
     namespaces: Mutex<Vec<Spare>>,
+    /// Both namespaces, in which nobody was yet.
+    new: Mutex<Option<Spare>>,
     /// Those that were kept could not be entered.
     keeps_none: AtomicBool,
     program: Mutex<Program>,
 }
 
 /// Namespaces that nobody is in, or one sandbox is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Spare {
     /// The user namespace that the other one belongs to; none if that is the executor's.
     pub(super) user: Option<OwnedFd>,
-    pub(super) network: OwnedFd,
+    /// None if the sandboxes have the executor's, or one of their own.
+    pub(super) network: Option<OwnedFd>,
 }
 
 /// Those that a sandbox is in, and where they go afterwards.
@@ -58,18 +64,46 @@ pub(super) enum Program {
 /// Namespaces take memory of the kernel's, and two descriptors each.
 const MOST: usize = 4;
 
+impl Spare {
+    /// Whether they are what a sandbox of this shape does not have to make.
+    pub(super) fn is_for(&self, namespaces: &Namespaces) -> bool {
+        let network = match namespaces.kept {
+            Kept::Nothing => return false,
+            Kept::Again { network } => network,
+            Kept::New => true,
+        };
+        self.user.is_some() == namespaces.maps.is_some() && self.network.is_some() == network
+    }
+}
+
 impl Spares {
-    /// Takes namespaces that nobody is in: with a user namespace of their own, or without.
-    pub(super) fn take(&self, with_user: bool) -> Option<Spare> {
+    /// Takes namespaces that nobody is in, for a sandbox of this shape.
+    pub(super) fn take(&self, wanted: &Namespaces) -> Option<Spare> {
+        if wanted.kept == Kept::New {
+            return lock(&self.new).take_if(|spare| spare.is_for(wanted));
+        }
         let mut namespaces = lock(&self.namespaces);
-        let at = namespaces.iter().rposition(|spare| spare.user.is_some() == with_user)?;
+        let at = namespaces.iter().rposition(|spare| spare.is_for(wanted))?;
         Some(namespaces.swap_remove(at))
+    }
+
+    /// Whether a sandbox of this shape would find no new namespaces, and could use some.
+    pub(super) fn lacks_new(&self, wanted: &Namespaces) -> bool {
+        wanted.kept == Kept::New
+            && !self.keeps_none.load(Ordering::Relaxed)
+            && lock(&self.new).as_ref().is_none_or(|spare| !spare.is_for(wanted))
+    }
+
+    /// Keeps namespaces in which nobody was yet.
+    pub(super) fn keep_new(&self, spare: Spare) {
+        let before = lock(&self.new).replace(spare);
+        drop(before);
     }
 
     /// Keeps no namespaces from now on: something lets them be made, and not be entered.
     pub(super) fn keep_none(&self) {
         self.keeps_none.store(true, Ordering::Relaxed);
-        let gone = std::mem::take(&mut *lock(&self.namespaces));
+        let gone = (std::mem::take(&mut *lock(&self.namespaces)), lock(&self.new).take());
         drop(gone);
     }
 

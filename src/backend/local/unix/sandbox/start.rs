@@ -7,9 +7,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::child::{EXECUTION, Failure, Passed, Program, Report, SetUp, Stage, builder_main};
+use super::child::{
+    Ahead, EXECUTION, Entered, Failure, Passed, Program, Report, SetUp, Stage, ahead_main, builder_main,
+};
 use super::notice::{Notices, Place};
-use super::shape::Shape;
+use super::shape::{Kept, Shape};
 use super::spare::{self, Lent, Spare, Spares};
 use crate::backend::local::unix::namespace::{PidNamespace, above};
 use crate::backend::local::unix::platform::{send, wait_target};
@@ -30,6 +32,8 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) notices: Option<io::Result<Notices>>,
     /// Namespaces that another sandbox can have afterwards.
     pub(in crate::backend::local::unix) lent: Option<Lent>,
+    /// Who has built it, to be dropped when there is time.
+    pub(in crate::backend::local::unix) builder: Option<Builder>,
 }
 
 /// Why nothing runs.
@@ -76,8 +80,7 @@ pub(super) unsafe fn run(
         })?,
         None => Vec::new(),
     };
-    let keeps_network = namespaces.filter(|namespaces| namespaces.keeps_network && command.is_some());
-    let mut spare = keeps_network.and_then(|namespaces| spares.take(namespaces.maps.is_some()));
+    let mut spare = namespaces.filter(|_| command.is_some()).and_then(|namespaces| spares.take(namespaces));
     loop {
         let file = namespaces.and_then(|_| spares.program(&image));
         let program = file.as_ref().map_or(Program::Image(&image), |file| Program::File(file.as_raw_fd()));
@@ -131,7 +134,10 @@ unsafe fn attempt(
         shape,
         copies: &copies,
         devices: &devices,
-        spare: spare.as_ref().map(|spare| (spare.user.as_ref().map(AsRawFd::as_raw_fd), spare.network.as_raw_fd())),
+        spare: spare.as_ref().map(|spare| Entered {
+            user: spare.user.as_ref().map(AsRawFd::as_raw_fd),
+            network: spare.network.as_ref().map(AsRawFd::as_raw_fd),
+        }),
         init,
         orders: read.as_raw_fd(),
         passing: theirs.as_raw_fd(),
@@ -142,14 +148,14 @@ unsafe fn attempt(
     };
     // Else it enters what is there, in which it makes the others.
     let made = namespaces.filter(|_| spare.is_none()).map_or(0, |namespaces| namespaces.flags);
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | made;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | made;
     let argument = ptr::from_ref(&set_up).cast_mut().cast::<c_void>();
+    let mut pidfd: RawFd = -1;
     // SAFETY: the child gets a stack of its own. `set_up` and all that it points to outlive the call, which suspends this
-    // thread until the child has ended. `builder_main` calls nothing but async-signal-safe functions.
-    let builder =
-        check(unsafe { libc::clone(builder_main, first_stack, flags, argument) }).map_err(Refusal::Builder)?;
-    // It has ended. Whoever else has reaped it: it is gone.
-    drop(reap(builder));
+    // thread until the child has ended. `builder_main` calls nothing but async-signal-safe functions. The kernel writes one
+    // descriptor to `pidfd`.
+    let builder = check(unsafe { libc::clone(builder_main, first_stack, flags, argument, &raw mut pidfd) });
+    let builder = Builder::new(builder.map_err(Refusal::Builder)?, pidfd);
     drop(read);
     drop(theirs);
 
@@ -184,10 +190,45 @@ unsafe fn attempt(
         None => None,
     };
     // One that was entered, or the one that was made.
-    let new = passed.network.map(|network| Spare { user: passed.user, network });
-    let with_user = namespaces.is_some_and(|namespaces| namespaces.maps.is_some());
-    let spare = spare.or(new).filter(|spare| spare.user.is_some() == with_user && namespace.is_some());
-    Ok(Some((Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None }, spare)))
+    let spare = spare.unwrap_or(Spare { user: passed.user, network: passed.network });
+    let lent = namespaces.filter(|namespaces| {
+        matches!(namespaces.kept, Kept::Again { .. }) && spare.is_for(namespaces) && namespace.is_some()
+    });
+    let spare = lent.is_some().then_some(spare);
+    Ok(Some((
+        Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None, builder: Some(builder) },
+        spare,
+    )))
+}
+
+/// Makes namespaces in which nobody was yet for a sandbox of this shape, if it takes such, and there are none.
+///
+/// # Errors
+///
+/// Why there are none still: the sandbox will make its own.
+///
+/// # Safety
+///
+/// This thread blocks all signals. The stack is used by nobody else.
+pub(super) unsafe fn make_ahead(shape: &Shape, stack: *mut c_void, spares: &Spares) -> io::Result<()> {
+    let Some(namespaces) = shape.namespaces().filter(|namespaces| spares.lacks_new(namespaces)) else { return Ok(()) };
+    let (ours, theirs) = socket_pair()?;
+    let ahead = Ahead { namespaces, passing: theirs.as_raw_fd() };
+    let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | made;
+    // SAFETY: the child gets a stack of its own. `ahead` and all that it points to outlive the call, which suspends this
+    // thread until the child has ended. `ahead_main` calls nothing but async-signal-safe functions.
+    let pid = check(unsafe { libc::clone(ahead_main, stack, flags, ptr::from_ref(&ahead).cast_mut().cast()) })?;
+    // Whoever else has reaped it: it is gone.
+    drop(reap(pid));
+    drop(theirs);
+    let mut passed = TakenOver::default();
+    passed.take(&ours)?;
+    let spare = Spare { user: passed.user, network: passed.network };
+    if spare.is_for(namespaces) {
+        spares.keep_new(spare);
+    }
+    Ok(())
 }
 
 /// The numbers that the init gives its descriptors are below this one.
@@ -288,6 +329,36 @@ impl TakenOver {
             }
         }
         Ok(())
+    }
+}
+
+/// A builder, which has ended or is about to. It is reaped with this, which waits for it: a moment, but one that nobody who
+/// waits for the command has to wait.
+#[derive(Debug)]
+pub(in crate::backend::local::unix) struct Builder {
+    pid: libc::pid_t,
+    /// The number may be another child's once somebody else has reaped this one.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Builder {
+    fn new(pid: libc::pid_t, pidfd: RawFd) -> Self {
+        // Kernels before 5.2 leave the place as it was.
+        // SAFETY: the kernel put a new descriptor there, which nobody else owns.
+        let pidfd = (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
+        Self { pid, pidfd }
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        let target = self.pidfd.as_ref().and_then(|pidfd| wait_target(pidfd.as_raw_fd()));
+        let waited = target.map(|target| wait(target, libc::WEXITED));
+        // Kernels before 5.4 cannot wait for it otherwise.
+        if waited.is_none_or(|waited| waited.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))) {
+            // Whoever else has reaped it: it is gone.
+            drop(reap(self.pid));
+        }
     }
 }
 

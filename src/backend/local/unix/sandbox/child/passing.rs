@@ -5,8 +5,8 @@
 use std::os::fd::RawFd;
 
 use super::super::raw::{self, Errno, result};
-use super::super::shape::Namespaces;
-use super::{Passed, write_map};
+use super::super::shape::{Kept, Namespaces};
+use super::{During, Entered, Failure, Passed, Stage, write_map};
 
 /// Passes on the pidfd of this very process: its number may mean another one by the time that the parent looks, if the host
 /// reaps all its children, or none.
@@ -21,13 +21,24 @@ pub(super) fn announce(what: Passed, to: RawFd) -> Result<(), Errno> {
 }
 
 /// Enters namespaces: the user namespace first, which the other one belongs to.
-pub(super) unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<(), Errno> {
-    // SAFETY: the calls touch no memory. This process shares neither its credentials nor its namespaces with anybody.
-    unsafe {
-        if let Some(user) = user {
-            result(libc::setns(user, libc::CLONE_NEWUSER).into())?;
+pub(super) unsafe fn enter(spare: &Entered) -> Result<(), Errno> {
+    for (namespace, kind) in [(spare.user, libc::CLONE_NEWUSER), (spare.network, libc::CLONE_NEWNET)] {
+        if let Some(namespace) = namespace {
+            // SAFETY: the call touches no memory. This process shares neither its credentials nor its namespaces with anybody.
+            result(unsafe { libc::setns(namespace, kind) }.into())?;
         }
-        result(libc::setns(network, libc::CLONE_NEWNET).into()).map(drop)
+    }
+    Ok(())
+}
+
+/// Maps the user and the group in a new user namespace.
+pub(super) unsafe fn write_maps(namespaces: &Namespaces) -> Result<(), Failure> {
+    let Some((user, group)) = &namespaces.maps else { return Ok(()) };
+    // SAFETY: see the caller.
+    unsafe {
+        write_map(c"/proc/self/setgroups", c"deny").during(Stage::Maps, 0)?;
+        write_map(c"/proc/self/uid_map", user).during(Stage::Maps, 1)?;
+        write_map(c"/proc/self/gid_map", group).during(Stage::Maps, 2)
     }
 }
 
@@ -35,11 +46,13 @@ pub(super) unsafe fn enter((user, network): (Option<RawFd>, RawFd)) -> Result<()
 /// come after him, is said before.
 pub(super) unsafe fn pass_namespaces(namespaces: &Namespaces, to: RawFd) -> Result<(), Errno> {
     let user = namespaces.maps.is_some().then_some((c"/proc/self/ns/user", Passed::User));
+    let network = namespaces.kept != Kept::Again { network: false };
+    let network = network.then_some((c"/proc/self/ns/net", Passed::Network));
     if user.is_some() {
         // SAFETY: see the caller.
         unsafe { write_map(c"/proc/self/projid_map", c"0 0 1")? };
     }
-    for (path, what) in user.into_iter().chain([(c"/proc/self/ns/net", Passed::Network)]) {
+    for (path, what) in user.into_iter().chain(network) {
         // SAFETY: a terminated string, and a descriptor of our own.
         unsafe {
             let namespace = result(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC).into())?;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use super::spare::{Program, Spare, Spares};
 use super::*;
 use crate::backend::local::unix::namespace::above;
-use crate::backend::local::unix::platform::{Launcher, wait_target};
+use crate::backend::local::unix::platform::{Launcher, send, wait_target};
 use crate::backend::local::unix::process::wait;
 
 /// The kernels whose sandboxes have a network namespace.
@@ -15,15 +15,26 @@ fn kernels_with_networks() -> Vec<Kernel> {
     kernels_with_mounts().into_iter().filter(|kernel| kernel.network).collect()
 }
 
+fn everything() -> Arc<Bound> {
+    bound(Some(Access::Write), NetworkPolicy::Restricted, &[])
+}
+
 /// A command that waits to be killed, and its network namespace, which is no other one's number as long as this is held.
 async fn waiting(spawner: &Spawner, plan: &SandboxPlan) -> (Running, File) {
+    let (running, [network, _]) = waiting_in(spawner, plan).await;
+    (running, network)
+}
+
+/// The same, and its user namespace.
+async fn waiting_in(spawner: &Spawner, plan: &SandboxPlan) -> (Running, [File; 2]) {
     let plan = launch_plan("echo runs; sleep 1000", Path::new("/tmp"), plan.clone());
     let mut launched = patiently(spawner.start(plan)).await.unwrap();
     launched.stdout.watch().unwrap();
     let mut running = Running { launched, output: String::new() };
     running.read_until("runs").await;
-    let network = File::open(format!("/proc/{}/ns/net", running.child().id())).unwrap();
-    (running, network)
+    let namespaces =
+        ["net", "user"].map(|kind| File::open(format!("/proc/{}/ns/{kind}", running.child().id())).unwrap());
+    (running, namespaces)
 }
 
 async fn kill(running: Running) {
@@ -53,6 +64,63 @@ async fn a_network_that_nobody_can_change_is_used_again_by_one_command_at_a_time
         kill(one).await;
         patiently(spawner.shut_down()).await;
     }
+}
+
+#[tokio::test]
+async fn with_the_network_of_the_executor_the_user_namespace_is_used_again_by_one_command_at_a_time() {
+    let open = bound(Some(Access::Read), NetworkPolicy::Enabled, &[]);
+    for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.mode == Mode::User) {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &open, Walls::default());
+        let (one, [network, first]) = waiting_in(&spawner, &plan).await;
+        assert_eq!(number(&network), number(&File::open("/proc/self/ns/net").unwrap()));
+        let (other, [_, second]) = waiting_in(&spawner, &plan).await;
+        assert_ne!(number(&first), number(&second), "two that run have nothing in common: {kernel:?}");
+        kill(one).await;
+        // It belongs to no network: this one wants both.
+        let (closed, [_, apart]) = waiting_in(&spawner, &prepared(&kernel, &read_only(), Walls::default())).await;
+        assert_ne!(number(&apart), number(&first), "{kernel:?}");
+        let (one, [_, third]) = waiting_in(&spawner, &plan).await;
+        assert_eq!(number(&third), number(&first), "nobody is in it any more: {kernel:?}");
+        for running in [one, other, closed] {
+            kill(running).await;
+        }
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+#[test]
+fn a_network_that_is_always_new_is_made_ahead() {
+    let thread = std::thread::spawn(|| {
+        for kernel in kernels_with_networks() {
+            let mut launcher = Launcher::new().unwrap();
+            let settings = settings().private_loopback(true);
+            let plan = prepare_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+            let namespaces = plan.shape.namespaces().unwrap();
+            launcher.with_stacks(|[stack, second], spares| {
+                assert!(spares.take(namespaces).is_none() && spares.lacks_new(namespaces));
+                // SAFETY: the launcher blocks all signals and lends its stacks.
+                unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
+                assert!(!spares.lacks_new(namespaces), "{kernel:?}");
+                let spare = spares.take(namespaces).unwrap();
+                let made = File::from(spare.network.as_ref().unwrap().try_clone().unwrap());
+                spares.keep_new(spare);
+                let report = Report::default();
+                let command = Some((sleep as extern "C" fn(*mut c_void) -> _, std::ptr::null_mut()));
+                // SAFETY: as above; the command's function needs nothing.
+                let started = unsafe { start::run(&plan.shape, [stack, second], spares, command, &report) };
+                let started = started.unwrap().expect("it was made");
+                let network = File::open(format!("/proc/{}/ns/net", started.pid)).unwrap();
+                assert_eq!(number(&network), number(&made), "{kernel:?}");
+                assert!(started.lent.is_none() && spares.lacks_new(namespaces), "it is no other one's: {kernel:?}");
+                send(&started.pidfd, libc::SIGKILL).unwrap();
+                let target = wait_target(started.pidfd.as_raw_fd()).unwrap();
+                assert_eq!(wait(target, libc::WEXITED).unwrap().unwrap().signal(), Some(Signal::Kill));
+                started.namespace.expect("it has one").end();
+            });
+        }
+    });
+    thread.join().unwrap();
 }
 
 #[tokio::test]
@@ -103,10 +171,9 @@ async fn nothing_stays_in_what_is_used_again() {
 /// Who may write everything may write to `/proc/sys` as well: nobody else gets that network.
 #[tokio::test]
 async fn what_can_be_changed_is_not_used_again() {
-    let everything = bound(Some(Access::Write), NetworkPolicy::Restricted, &[]);
     for kernel in kernels_with_networks() {
         let spawner = Spawner::new(PATIENCE);
-        let plan = prepared(&kernel, &everything, Walls::default());
+        let plan = prepared(&kernel, &everything(), Walls::default());
         let (one, first) = waiting(&spawner, &plan).await;
         kill(one).await;
         let (other, second) = waiting(&spawner, &plan).await;
@@ -121,10 +188,19 @@ extern "C" fn end(_: *mut c_void) -> std::ffi::c_int {
     unsafe { libc::_exit(7) }
 }
 
+extern "C" fn sleep(_: *mut c_void) -> std::ffi::c_int {
+    let argv = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+    // SAFETY: the strings and their list are terminated; if that fails, the process ends.
+    unsafe {
+        libc::execv(c"/bin/sleep".as_ptr(), argv.as_ptr());
+        libc::_exit(1)
+    }
+}
+
 /// Starts a command by what `spoil` has left to it.
-fn start_after(kernel: &Kernel, spoil: impl FnOnce(&Arc<Spares>)) {
+fn start_after(kernel: &Kernel, bound: &Arc<Bound>, spoil: impl FnOnce(&Arc<Spares>)) {
     let mut launcher = Launcher::new().unwrap();
-    let sandbox = prepared(kernel, &read_only(), Walls::default());
+    let sandbox = prepared(kernel, bound, Walls::default());
     let report = Report::default();
     let started = launcher.with_stacks(|stacks, spares| {
         spoil(spares);
@@ -144,8 +220,10 @@ fn what_cannot_be_used_again_is_made_anew() {
             // Out of the way of the numbers that the first process gets.
             let null = || above(&File::open("/dev/null").unwrap().into(), 5).unwrap();
             let user = || (kernel.mode == Mode::User).then(null);
-            start_after(&kernel, |spares| spares.lend(Spare { user: user(), network: null() }).give_back());
-            start_after(&kernel, |spares| spares.set_program(Program::Made(Arc::new(null()))));
+            let bad = || Spare { user: user(), network: Some(null()) };
+            start_after(&kernel, &read_only(), |spares| spares.lend(bad()).give_back());
+            start_after(&kernel, &everything(), |spares| spares.keep_new(bad()));
+            start_after(&kernel, &read_only(), |spares| spares.set_program(Program::Made(Arc::new(null()))));
         }
     });
     thread.join().unwrap();
