@@ -12,6 +12,7 @@
 //! All of them run on stacks of their own: they allocate nothing, lock nothing, unwind nowhere, and call only what is safe
 //! in a signal handler. Whatever fails is left in [`Report`] for the parent.
 
+mod memory;
 mod passing;
 mod places;
 
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use self::passing::{announce, enter, pass_namespaces, write_maps};
 use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
 use super::raw::{self, Errno, result};
-use super::shape::{Base, Kept, Make, Namespaces, Proc, Shape};
+use super::shape::{Base, Kept, Namespaces, Proc, Shape};
 use crate::backend::local::unix::child::{close_all_from, errno};
 
 /// What the builder gets. Lives in memory that parent and child share.
@@ -36,6 +37,8 @@ pub(super) struct SetUp<'a> {
     pub(super) devices: &'a [AtomicI32],
     /// Namespaces to enter, which nobody is in.
     pub(super) spare: Option<Entered>,
+    /// Whether the memory file system can be one that was kept, and be kept.
+    pub(super) keeps_memory: bool,
     pub(super) init: Program<'a>,
     /// The end of a pipe that the init reads from, above the numbers that it gets.
     pub(super) orders: RawFd,
@@ -55,6 +58,8 @@ pub(super) struct SetUp<'a> {
 pub(super) struct Entered {
     pub(super) user: Option<RawFd>,
     pub(super) network: Option<RawFd>,
+    /// A mount namespace that has nothing but the memory file system.
+    pub(super) memory: Option<RawFd>,
 }
 
 impl Entered {
@@ -69,6 +74,10 @@ impl Entered {
 #[derive(Debug)]
 pub(super) struct Ahead<'a> {
     pub(super) namespaces: &'a Namespaces,
+    /// For each device, its copy.
+    pub(super) devices: &'a [AtomicI32],
+    /// Whether the memory file system can be kept.
+    pub(super) keeps_memory: bool,
     pub(super) passing: RawFd,
 }
 
@@ -78,11 +87,26 @@ pub(super) extern "C" fn ahead_main(ahead: *mut c_void) -> c_int {
     let ahead = unsafe { &*ahead.cast::<Ahead<'_>>() };
     // SAFETY: this is the child that the functions ask for, and it ends without running anything of the parent's.
     unsafe {
-        if write_maps(ahead.namespaces).is_ok() {
-            // Whoever waits for them sees what has come.
-            let _ = pass_namespaces(ahead.namespaces, ahead.passing);
-        }
+        // Whoever waits for them sees what has come.
+        let _ = make_ahead(ahead);
         libc::_exit(0)
+    }
+}
+
+unsafe fn make_ahead(ahead: &Ahead<'_>) -> Result<(), Failure> {
+    let Ahead { namespaces, devices, keeps_memory, passing } = *ahead;
+    // SAFETY: see the caller.
+    unsafe {
+        write_maps(namespaces)?;
+        pass_namespaces(namespaces, passing).during(Stage::Spare, 0)?;
+        if keeps_memory && namespaces.is_common {
+            memory::copy_devices(namespaces, devices)?;
+            let root = open_directory(c"/").during(Stage::Mounts, 0)?;
+            raw::set_mount_attributes(root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
+            memory::mount(namespaces, devices)?;
+            memory::pass(passing).during(Stage::Memory, 3)?;
+        }
+        Ok(())
     }
 }
 
@@ -188,6 +212,8 @@ pub(super) enum Passed {
     /// The user namespace and the network namespace, for later sandboxes.
     User,
     Network,
+    /// The mount namespace that has nothing but the memory file system.
+    Memory,
 }
 
 /// A failure: where, at which element of its list, and why.
@@ -346,31 +372,40 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
                 let _ = pass_namespaces(namespaces, set_up.passing);
             }
         }
-        // Before the file systems of the host are told to have no devices.
-        for (index, ((path, _), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
-            copy.store(raw::clone_tree(libc::AT_FDCWD, path, false).during(Stage::Device, index)?, Ordering::Relaxed);
-        }
         let old_root = open_directory(c"/").during(Stage::Mounts, 0)?;
         // Before the new /dev lies over it.
         let host = Host { root: old_root, shared: raw::open_place(old_root, c"dev/shm") };
+        // What else has to be in it cannot be put into one that others have too.
+        let is_common = set_up.keeps_memory && namespaces.is_common && matches!(set_up.init, Program::File(_));
+        let kept = set_up.spare.as_ref().and_then(|spare| spare.memory).filter(|_| is_common);
+        let kept = kept.map(|kept| memory::copy(kept, old_root)).transpose().during(Stage::Spare, MEMORY)?;
+        if kept.is_none() {
+            // Before the file systems of the host are told to have no devices.
+            memory::copy_devices(namespaces, set_up.devices)?;
+        }
         // Private: what the host mounts from now on would not be subject to anything that follows.
         raw::set_mount_attributes(old_root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
-        let flags = libc::MS_NOSUID | libc::MS_NODEV;
-        raw::mount_new(c"tmpfs", c"/dev", flags, c"mode=0755").during(Stage::Memory, 0)?;
-        let memory = open_directory(c"/dev").during(Stage::Memory, 1)?;
-        for (index, make) in namespaces.makes.iter().enumerate() {
-            make_in(memory, make).during(Stage::Make, index)?;
-        }
+        let memory = match kept {
+            Some(kept) => {
+                raw::attach_tree(kept, old_root, c"dev").during(Stage::Memory, 4)?;
+                kept
+            }
+            None => memory::mount(namespaces, set_up.devices)?,
+        };
         let init = match set_up.init {
             Program::File(file) => file,
             Program::Image(image) => write_init(memory, image).during(Stage::InitImage, 0)?,
         };
-        for (index, ((_, at), copy)) in namespaces.devices.iter().zip(set_up.devices).enumerate() {
-            raw::attach_tree(copy.load(Ordering::Relaxed), memory, at).during(Stage::Device, index)?;
+        let is_passed_on = kept.is_none() && is_common && matches!(namespaces.kept, Kept::Again { .. });
+        let shared = if kept.is_some() || is_passed_on {
+            None
+        } else {
+            // Copied while it is writable: of one file system each mount has rights of its own.
+            Some(raw::clone_tree(memory, c"shm", false).during(Stage::Memory, 2)?)
+        };
+        if is_passed_on {
+            memory::pass_copy(old_root, set_up.passing)?;
         }
-
-        // Copied while it is writable: of one file system each mount has rights of its own.
-        let shared = raw::clone_tree(memory, c"shm", false).during(Stage::Memory, 2)?;
         // Copied while they are as the host has them.
         copy_sources(set_up, namespaces, &host, |source| source.writable || base == Base::Writable)?;
         let read_only = if base == Base::Writable { memory } else { old_root };
@@ -391,7 +426,10 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
         let options = c"newinstance,ptmxmode=0666,mode=0620";
         raw::mount_new(c"devpts", base.pts_path(), no_programs, options).during(Stage::Dev, 2)?;
-        raw::attach_tree(shared, root, c"dev/shm").during(Stage::Dev, 3)?;
+        match shared {
+            Some(shared) => raw::attach_tree(shared, root, c"dev/shm").during(Stage::Dev, 3)?,
+            None => raw::mount_new(c"tmpfs", c"/dev/shm", memory::FLAGS, c"mode=1777").during(Stage::Dev, 4)?,
+        }
 
         for (index, step) in namespaces.steps.iter().enumerate() {
             take_step(set_up, namespaces, step, (root, memory), index)?;
@@ -440,18 +478,6 @@ unsafe fn write_map(path: &CStr, text: &CStr) -> Result<(), Errno> {
         libc::close(file);
         written.map(drop)
     }
-}
-
-unsafe fn make_in(memory: RawFd, make: &Make) -> Result<(), Errno> {
-    // SAFETY: terminated strings.
-    let made = unsafe {
-        match make {
-            Make::Directory(path, mode) => libc::mkdirat(memory, path.as_ptr(), *mode),
-            Make::File(path, mode) => libc::mknodat(memory, path.as_ptr(), libc::S_IFREG | *mode, 0),
-            Make::Link { at, to } => libc::symlinkat(to.as_ptr(), memory, at.as_ptr()),
-        }
-    };
-    result(made.into()).map(drop)
 }
 
 /// Puts the program of the init where only the builder can reach it; returns what executes it. Nobody may read it, so that
@@ -542,6 +568,9 @@ struct First<'a> {
 /// Where the init reads its orders, and where its program is until it runs.
 const ORDERS: RawFd = 3;
 const PROGRAM: RawFd = 4;
+
+/// Which step of [`Stage::Spare`] it is to copy the memory file system.
+pub(super) const MEMORY: usize = 2;
 
 /// Which step of [`Stage::Init`] it is to execute the program.
 pub(super) const EXECUTION: usize = 5;

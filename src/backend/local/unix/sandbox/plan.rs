@@ -156,6 +156,7 @@ fn mounts(
         kept,
         base,
         sources: tree.sources,
+        is_common: tree.makes.len() == tree.common,
         makes: tree.makes,
         steps: tree.steps,
         held: holds(tree.held)?,
@@ -220,6 +221,8 @@ struct Tree {
     base: Base,
     sources: Vec<Source>,
     makes: Vec<Make>,
+    /// How many of those every sandbox has.
+    common: usize,
     steps: Vec<Step>,
     /// What was made in the memory file system, by its path there.
     made: BTreeSet<PathBuf>,
@@ -248,6 +251,7 @@ impl Tree {
             base,
             sources: vec![],
             makes: vec![],
+            common: 0,
             steps: vec![],
             made: BTreeSet::new(),
             put: BTreeMap::new(),
@@ -270,6 +274,9 @@ impl Tree {
         }
         tree.make_directory(Path::new("proc"), 0o555);
         tree.make_directory(Path::new("shm"), 0o1777);
+        tree.make_directory(Path::new(CLOSED_DIRECTORY), 0);
+        tree.make_file(Path::new(CLOSED_FILE), 0);
+        tree.common = tree.makes.len();
         tree
     }
 
@@ -379,7 +386,6 @@ impl Tree {
                     "what is denied lies in more than {MAX_HELD} directories that could be moved; deny some of these instead"
                 )));
             }
-            self.make_directory(Path::new(CLOSED_DIRECTORY), 0);
             self.held.insert(directory.to_path_buf(), (top.clone(), found.identity));
         }
         Ok(())
@@ -414,7 +420,6 @@ impl Tree {
             return Ok(());
         }
         let with = if !found.directory {
-            self.make_file(Path::new(CLOSED_FILE), 0);
             PathBuf::from(CLOSED_FILE)
         } else if bound.opens_below(path) {
             let own = PathBuf::from(format!("closed-{}", self.put.len()));
@@ -422,7 +427,6 @@ impl Tree {
             self.make_directory(&own, 0o111);
             own
         } else {
-            self.make_directory(Path::new(CLOSED_DIRECTORY), 0);
             PathBuf::from(CLOSED_DIRECTORY)
         };
         let target = match self.above(path) {

@@ -32,6 +32,8 @@ pub(super) struct Namespaces {
     pub(super) sources: Vec<Source>,
     /// What is made in the memory file system.
     pub(super) makes: Vec<Make>,
+    /// Whether that is what most sandboxes have in it, and nothing else.
+    pub(super) is_common: bool,
     /// What is put where, from shallow to deep.
     pub(super) steps: Vec<Step>,
     /// Directories that stay where they are: those below one top after the other, each from deep to shallow.

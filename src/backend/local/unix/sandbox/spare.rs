@@ -1,5 +1,5 @@
-//! What a launcher keeps for the sandboxes that come next: user and network namespaces in which nobody is, and the program of
-//! the first process.
+//! What a launcher keeps for the sandboxes that come next: user and network namespaces in which nobody is, the memory file
+//! system that is their `/dev`, and the program of the first process.
 //!
 //! To make a network namespace is a third of what a sandbox costs, and to take it down keeps a core busy for as long. So one
 //! that a sandbox has left as it was is kept, with the user namespace that it belongs to, and given to one sandbox at a time.
@@ -11,6 +11,8 @@
 //!   modes of it, and its settings.
 //! - The user namespace: what anybody in it may say once, without a capability (`projid_map`), was said when it was made. Its
 //!   limits below `/proc/sys/user` are what `/proc` has of it, as above.
+//! - The memory file system: it is read-only, as a whole, from the moment that it is filled. It is kept by a mount namespace of
+//!   its own, so that nothing of the host is kept with it, and each sandbox gets a copy of its mounts.
 //! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others.
 //!
 //! A sandbox that can change its network always has a new one. After it has started, the next one is made ahead.
@@ -32,6 +34,8 @@ pub(in crate::backend::local::unix) struct Spares {
     new: Mutex<Option<Spare>>,
     /// Those that were kept could not be entered.
     keeps_none: AtomicBool,
+    /// A memory file system that was kept could not be copied.
+    keeps_no_memory: AtomicBool,
     program: Mutex<Program>,
 }
 
@@ -42,6 +46,9 @@ pub(super) struct Spare {
     pub(super) user: Option<OwnedFd>,
     /// None if the sandboxes have the executor's, or one of their own.
     pub(super) network: Option<OwnedFd>,
+    /// A mount namespace that has nothing but the memory file system, with what is common to sandboxes; none if nobody has made
+    /// it yet.
+    pub(super) memory: Option<OwnedFd>,
 }
 
 /// Those that a sandbox is in, and where they go afterwards.
@@ -105,6 +112,16 @@ impl Spares {
         self.keeps_none.store(true, Ordering::Relaxed);
         let gone = (std::mem::take(&mut *lock(&self.namespaces)), lock(&self.new).take());
         drop(gone);
+    }
+
+    /// Whether memory file systems are kept.
+    pub(super) fn keeps_memory(&self) -> bool {
+        !self.keeps_no_memory.load(Ordering::Relaxed)
+    }
+
+    /// Keeps no memory file systems from now on.
+    pub(super) fn keep_no_memory(&self) {
+        self.keeps_no_memory.store(true, Ordering::Relaxed);
     }
 
     /// Notes where these go when the sandbox has ended.

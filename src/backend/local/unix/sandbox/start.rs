@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::child::{
-    Ahead, EXECUTION, Entered, Failure, Passed, Program, Report, SetUp, Stage, ahead_main, builder_main,
+    Ahead, EXECUTION, Entered, Failure, MEMORY, Passed, Program, Report, SetUp, Stage, ahead_main, builder_main,
 };
 use super::notice::{Notices, Place};
 use super::shape::{Kept, Shape};
@@ -85,7 +85,9 @@ pub(super) unsafe fn run(
         let file = namespaces.and_then(|_| spares.program(&image));
         let program = file.as_ref().map_or(Program::Image(&image), |file| Program::File(file.as_raw_fd()));
         // SAFETY: see the caller.
-        match unsafe { attempt(shape, stacks, command, report, program, spare.take()) } {
+        match unsafe { attempt(shape, stacks, command, report, program, (spare.take(), spares.keeps_memory())) } {
+            // A security module may allow some of it only.
+            Err(Refusal::Step(Failure { stage: Stage::Spare, index: MEMORY, .. })) => spares.keep_no_memory(),
             // Whatever it is that keeps us out: new ones may do.
             Err(Refusal::Step(Failure { stage: Stage::Spare, .. })) => spares.keep_none(),
             // A security module may allow programs in file systems only.
@@ -117,7 +119,7 @@ unsafe fn attempt(
     command: Option<Entry>,
     report: &Report,
     init: Program<'_>,
-    spare: Option<Spare>,
+    (spare, keeps_memory): (Option<Spare>, bool),
 ) -> Result<Option<(Started, Option<Spare>)>, Refusal> {
     let other = |what| move |error| Refusal::Other(what, error);
     let namespaces = shape.namespaces();
@@ -137,7 +139,9 @@ unsafe fn attempt(
         spare: spare.as_ref().map(|spare| Entered {
             user: spare.user.as_ref().map(AsRawFd::as_raw_fd),
             network: spare.network.as_ref().map(AsRawFd::as_raw_fd),
+            memory: spare.memory.as_ref().map(AsRawFd::as_raw_fd),
         }),
+        keeps_memory,
         init,
         orders: read.as_raw_fd(),
         passing: theirs.as_raw_fd(),
@@ -190,7 +194,8 @@ unsafe fn attempt(
         None => None,
     };
     // One that was entered, or the one that was made.
-    let spare = spare.unwrap_or(Spare { user: passed.user, network: passed.network });
+    let mut spare = spare.unwrap_or(Spare { user: passed.user, network: passed.network, memory: None });
+    spare.memory = spare.memory.or(passed.memory);
     let lent = namespaces.filter(|namespaces| {
         matches!(namespaces.kept, Kept::Again { .. }) && spare.is_for(namespaces) && namespace.is_some()
     });
@@ -213,8 +218,10 @@ unsafe fn attempt(
 pub(super) unsafe fn make_ahead(shape: &Shape, stack: *mut c_void, spares: &Spares) -> io::Result<()> {
     let Some(namespaces) = shape.namespaces().filter(|namespaces| spares.lacks_new(namespaces)) else { return Ok(()) };
     let (ours, theirs) = socket_pair()?;
-    let ahead = Ahead { namespaces, passing: theirs.as_raw_fd() };
-    let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
+    let devices = none_yet(namespaces.devices.len());
+    let ahead =
+        Ahead { namespaces, devices: &devices, keeps_memory: spares.keeps_memory(), passing: theirs.as_raw_fd() };
+    let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | made;
     // SAFETY: the child gets a stack of its own. `ahead` and all that it points to outlive the call, which suspends this
     // thread until the child has ended. `ahead_main` calls nothing but async-signal-safe functions.
@@ -224,7 +231,7 @@ pub(super) unsafe fn make_ahead(shape: &Shape, stack: *mut c_void, spares: &Spar
     drop(theirs);
     let mut passed = TakenOver::default();
     passed.take(&ours)?;
-    let spare = Spare { user: passed.user, network: passed.network };
+    let spare = Spare { user: passed.user, network: passed.network, memory: passed.memory };
     if spare.is_for(namespaces) {
         spares.keep_new(spare);
     }
@@ -304,13 +311,15 @@ struct TakenOver {
     command: Option<OwnedFd>,
     user: Option<OwnedFd>,
     network: Option<OwnedFd>,
+    memory: Option<OwnedFd>,
 }
 
 impl TakenOver {
     /// Takes all that there is.
     fn take(&mut self, from: &OwnedFd) -> io::Result<()> {
         while let Some((what, fd)) = receive(from)? {
-            let is_for_others = what == Passed::User as u8 || what == Passed::Network as u8;
+            let is_for_others =
+                [Passed::User, Passed::Network, Passed::Memory].into_iter().any(|kind| what == kind as u8);
             let Some(fd) = fd else {
                 if is_for_others {
                     continue;
@@ -325,6 +334,7 @@ impl TakenOver {
                 what if what == Passed::Command as u8 => self.command = Some(fd),
                 what if what == Passed::User as u8 => self.user = Some(fd),
                 what if what == Passed::Network as u8 => self.network = Some(fd),
+                what if what == Passed::Memory as u8 => self.memory = Some(fd),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }

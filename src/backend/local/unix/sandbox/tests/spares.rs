@@ -152,11 +152,7 @@ async fn nothing_stays_in_what_is_used_again() {
         let plan = prepared(&kernel, &read_only(), Walls::default());
         let mut seen = Vec::new();
         for _ in 0..2 {
-            let launched = patiently(spawner.start(launch_plan(SCRIPT, Path::new("/tmp"), plan.clone()))).await;
-            let mut launched = launched.unwrap();
-            launched.stdout.watch().unwrap();
-            let (status, output) = Running { launched, output: String::new() }.end().await;
-            assert!(status.success(), "{output}");
+            let output = said(&spawner, &plan, SCRIPT).await;
             assert!(
                 !output.contains("said") && !output.lines().any(|line| line.starts_with("/proc")),
                 "{kernel:?}: {output}"
@@ -165,6 +161,75 @@ async fn nothing_stays_in_what_is_used_again() {
         }
         assert_eq!(seen[0], seen[1], "{kernel:?}: the same namespace, as it was");
         patiently(spawner.shut_down()).await;
+    }
+}
+
+/// Runs a script in a sandbox of this plan; returns what it has written.
+async fn said(spawner: &Spawner, plan: &SandboxPlan, script: &str) -> String {
+    let mut launched = patiently(spawner.start(launch_plan(script, Path::new("/tmp"), plan.clone()))).await.unwrap();
+    launched.stdout.watch().unwrap();
+    let (status, output) = Running { launched, output: String::new() }.end().await;
+    assert!(status.success(), "{output}");
+    output
+}
+
+#[tokio::test]
+async fn the_memory_file_system_is_used_again_and_nothing_stays_in_it() {
+    const SCRIPT: &str = "stat -c %d /dev; ls -lA --time-style=+ /dev /dev/shm; stat -f -c %t /dev/shm; exec 2> /dev/null;                           echo x > /dev/shm/mine && echo shared; for f in /dev /dev/pts /dev/null; do chmod 700 $f && echo $f;                           done; mkdir /dev/new && echo new; touch /dev/null && echo touched; exit 0";
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        let first = said(&spawner, &plan, SCRIPT).await;
+        assert!(first.contains("shared") && !first.contains("\n/dev/null") && !first.contains("\nnew"), "{first}");
+        assert_eq!(said(&spawner, &plan, SCRIPT).await, first, "{kernel:?}: the same, as it was");
+        assert_eq!(said(&spawner, &plan, SCRIPT).await, first, "{kernel:?}: and once more");
+        // What needs something else in it has its own.
+        let denied = bound(
+            Some(Access::Read),
+            NetworkPolicy::Restricted,
+            &[("/etc".into(), Access::Deny), ("/etc/ssl".into(), Access::Read)],
+        );
+        let other = said(&spawner, &prepared(&kernel, &denied, Walls::default()), "stat -c %d /dev").await;
+        assert_ne!(Some(other.trim()), first.lines().next(), "{kernel:?}");
+        let (running, _) = waiting(&spawner, &plan).await;
+        let at_once = said(&spawner, &plan, "stat -c %d /dev").await;
+        assert_ne!(Some(at_once.trim()), first.lines().next(), "two that run have nothing in common: {kernel:?}");
+        kill(running).await;
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+/// Else what the host has mounted would be in use for as long as there is an executor.
+#[test]
+fn nothing_of_the_host_is_kept() {
+    // Only the system's root can look.
+    if probe::kernel().unwrap().is_root {
+        let thread = std::thread::spawn(|| {
+            for kernel in kernels_with_networks() {
+                let mut launcher = Launcher::new().unwrap();
+                let plan = prepared(&kernel, &everything(), Walls::default());
+                let memory = launcher.with_stacks(|[stack, _], spares| {
+                    // SAFETY: the launcher blocks all signals and lends its stacks.
+                    unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
+                    spares.take(plan.shape.namespaces().unwrap()).unwrap().memory.unwrap()
+                });
+                let looked = std::thread::spawn(move || {
+                    // SAFETY: the calls take numbers, and concern this thread only, which ends.
+                    unsafe {
+                        assert_eq!(libc::unshare(libc::CLONE_FS), 0);
+                        assert_eq!(libc::setns(memory.as_raw_fd(), libc::CLONE_NEWNS), 0);
+                    }
+                    let names = std::fs::read_dir("/").unwrap().map(|entry| entry.unwrap().file_name());
+                    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+                    names.sort();
+                    (names, std::fs::write("/new", "").unwrap_err().raw_os_error())
+                });
+                let (names, error) = looked.join().unwrap();
+                assert_eq!(names, ["closed", "closed-file", "dev", "proc", "shm"], "{kernel:?}");
+                assert_eq!(error, Some(libc::EROFS), "{kernel:?}");
+            }
+        });
+        thread.join().unwrap();
     }
 }
 
@@ -186,6 +251,18 @@ async fn what_can_be_changed_is_not_used_again() {
 extern "C" fn end(_: *mut c_void) -> std::ffi::c_int {
     // SAFETY: ends the process without running anything of the parent's.
     unsafe { libc::_exit(7) }
+}
+
+/// Namespaces that nobody was in yet.
+fn made(kernel: &Kernel) -> Spare {
+    let mut launcher = Launcher::new().unwrap();
+    let settings = settings().private_loopback(true);
+    let plan = prepare_on(kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+    launcher.with_stacks(|[stack, _], spares| {
+        // SAFETY: the launcher blocks all signals and lends its stacks.
+        unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
+        spares.take(plan.shape.namespaces().unwrap()).unwrap()
+    })
 }
 
 extern "C" fn sleep(_: *mut c_void) -> std::ffi::c_int {
@@ -220,9 +297,12 @@ fn what_cannot_be_used_again_is_made_anew() {
             // Out of the way of the numbers that the first process gets.
             let null = || above(&File::open("/dev/null").unwrap().into(), 5).unwrap();
             let user = || (kernel.mode == Mode::User).then(null);
-            let bad = || Spare { user: user(), network: Some(null()) };
+            let bad = || Spare { user: user(), network: Some(null()), memory: None };
             start_after(&kernel, &read_only(), |spares| spares.lend(bad()).give_back());
             start_after(&kernel, &everything(), |spares| spares.keep_new(bad()));
+            start_after(&kernel, &read_only(), |spares| {
+                spares.lend(Spare { memory: Some(null()), ..made(&kernel) }).give_back();
+            });
             start_after(&kernel, &read_only(), |spares| spares.set_program(Program::Made(Arc::new(null()))));
         }
     });
