@@ -8,6 +8,7 @@
 //! what paths mean.
 
 mod bind;
+mod bindings;
 mod bound;
 mod builder;
 mod denial;
@@ -33,6 +34,7 @@ mod violation;
 
 pub use crate::backend::local::enforcer::{NativeEnforcer, SandboxEnforcer, SandboxPlan, SandboxedStart};
 
+pub(crate) use self::bindings::Bindings;
 pub use self::bound::{Alias, Bound, BoundEntry, Change, Class, Existing, Origin, ProtectedName};
 pub(crate) use self::bound::{KeepsOwn, MissingOwn};
 pub use self::denial::{Denial, DenialWatch, Evidence};

@@ -56,6 +56,7 @@ use self::unix as os;
 #[cfg(windows)]
 use self::windows as os;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
@@ -78,7 +79,7 @@ use crate::http::HttpClient;
 use crate::http::{LocalHttpClient, LocalHttpConfig};
 use crate::info::EnvironmentInfo;
 use crate::request::{ExecRequest, ProcessId};
-use crate::sandbox::Enforcement;
+use crate::sandbox::{Bindings, Enforcement};
 
 /// Runs processes on this machine. See the [module documentation](self).
 ///
@@ -90,6 +91,7 @@ pub struct Local {
     registry: Arc<Registry>,
     buffers: Arc<Buffers>,
     placeholders: os::sandbox::Placeholders,
+    bindings: Arc<Bindings>,
     info: OnceCell<EnvironmentInfo>,
     login_shell: OnceCell<Option<std::ffi::OsString>>,
     fs: Arc<LocalFileSystem>,
@@ -118,6 +120,7 @@ impl Local {
             fs: Arc::new(LocalFileSystem::new(fs).keeping(Arc::new(placeholders.clone()))),
             spawner: Arc::new(Spawner::new(config.start_limit)),
             placeholders,
+            bindings: Arc::default(),
             config: Arc::new(config),
             registry: Arc::default(),
             info: OnceCell::new(),
@@ -151,7 +154,7 @@ impl Local {
     /// Why the request would be refused: [`SpawnError::Sandbox`], what is wrong with the request, or with its working directory.
     pub async fn assess_sandbox(&self, request: &ExecRequest) -> Result<Enforcement, SpawnError> {
         let plan = LaunchPlan::new(request, &self.config)?;
-        let work = sandbox::work(request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Nothing)?;
+        let work = self.work(request, &plan.cwd, sandbox::Hold::Nothing)?;
         let Some(work) = work else { return Ok(Enforcement::NONE) };
         let prepared = tokio::task::spawn_blocking(move || work.carry_out()).await;
         let prepared = prepared.map_err(|error| OsError::new("prepare a sandbox", std::io::Error::other(error)))??;
@@ -162,6 +165,15 @@ impl Local {
     /// those that could not be ended.
     pub fn unfinished(&self) -> Vec<ProcessId> {
         self.registry.live().iter().map(|shared| shared.process_id.clone()).collect()
+    }
+
+    fn work(
+        &self,
+        request: &ExecRequest,
+        cwd: &Path,
+        hold: sandbox::Hold,
+    ) -> Result<Option<sandbox::Work>, SpawnError> {
+        sandbox::work(request, &self.config, (&self.placeholders, &self.bindings), cwd, hold)
     }
 
     async fn gather_info(&self) -> Result<EnvironmentInfo, CallError> {
@@ -195,7 +207,7 @@ impl ExecBackend for Local {
         let has_terminal = plan.terminal.is_some();
         let limit = self.config.start_limit;
         let starting = tokio::time::timeout(limit, async {
-            let work = sandbox::work(&request, &self.config, &self.placeholders, &plan.cwd, sandbox::Hold::Names)?;
+            let work = self.work(&request, &plan.cwd, sandbox::Hold::Names)?;
             let Some(work) = work else {
                 return Ok((self.spawner.start(plan).await?, None, NO_SANDBOX.to_owned()));
             };

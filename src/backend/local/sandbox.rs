@@ -13,8 +13,8 @@ use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _, Level,
-    ManagedNetworkFacts, MissingOwn, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
+    Bindings, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _,
+    Level, ManagedNetworkFacts, MissingOwn, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
 };
 use crate::status::ExitStatus;
 
@@ -49,7 +49,7 @@ pub(super) struct Sandboxed {
 pub(super) fn work(
     request: &ExecRequest,
     config: &Arc<LocalConfig>,
-    placeholders: &os::sandbox::Placeholders,
+    (placeholders, bindings): (&os::sandbox::Placeholders, &Arc<Bindings>),
     cwd: &Path,
     hold: Hold,
 ) -> Result<Option<Work>, SpawnError> {
@@ -69,6 +69,7 @@ pub(super) fn work(
         must_manage: request.enforce_managed_network,
         config: Arc::clone(config),
         placeholders: placeholders.clone(),
+        bindings: Arc::clone(bindings),
         cwd: cwd.into(),
         hold,
     }))
@@ -90,6 +91,7 @@ pub(super) struct Work {
     must_manage: bool,
     config: Arc<LocalConfig>,
     placeholders: os::sandbox::Placeholders,
+    bindings: Arc<Bindings>,
     cwd: PathBuf,
     hold: Hold,
 }
@@ -111,7 +113,9 @@ impl Work {
                 }
             };
         }
-        let cwd = match self.cwd.canonicalize() {
+        // Where the intent was just bound to it, it is known to be there, and to have no links.
+        let known = bound.workspace_roots.iter().find(|root| **root == self.cwd);
+        let cwd = match known.map_or_else(|| self.cwd.canonicalize(), |root| Ok(root.clone())) {
             Ok(cwd) => cwd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(SpawnError::CwdNotFound { path: self.cwd.clone() });
@@ -155,7 +159,7 @@ impl Work {
 
     fn bind(&self) -> Result<Bound, SandboxError> {
         let temp_dir = os::temporary_directories(&self.config.base_env).1;
-        let mut bound = self.intent.bind(&Facts::host(&self.config.sandbox, &temp_dir))?;
+        let mut bound = self.bindings.bind(&self.intent, &Facts::host(&self.config.sandbox, &temp_dir))?;
         let missing = match self.hold {
             Hold::Names => MissingOwn::Make,
             Hold::Nothing => MissingOwn::Leave,

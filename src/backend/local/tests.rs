@@ -110,7 +110,7 @@ async fn without_pidfds_the_leader_stays_until_the_close_and_the_group_can_be_en
     assert!(matches!(spawned.events.next().await, Some(Ok(Event::Closed(_)))));
     assert!(spawned.events.next().await.is_none());
     local.close().await;
-    assert!(!std::path::Path::new(&stat).exists(), "and given back");
+    assert!(!Path::new(&stat).exists(), "and given back");
 }
 
 /// Has a process of this place refuse all signals, or take them again.
@@ -322,7 +322,7 @@ async fn a_write_gives_others_their_turn() {
 
 /// A process that has ended, which its supervisor has not had a turn to see, and that left somebody: he waits for the
 /// file `go` and then makes the file `alive`.
-async fn ended_unseen(local: &Local, dir: &std::path::Path) -> Spawned {
+async fn ended_unseen(local: &Local, dir: &Path) -> Spawned {
     let script = "(while ! test -e go; do sleep 0.01; done; touch alive) & echo started; read line; exit 0";
     let request = ExecRequest::new(["sh", "-c", script]).cwd(dir).stdin(crate::request::Stdin::Piped);
     let mut spawned = local.spawn(request).await.unwrap();

@@ -1,0 +1,298 @@
+//! What intents were bound to last: most commands of a host have the same one.
+//!
+//! What an intent is bound to follows from it, from the facts, and from what was found at the paths that were looked at. So if
+//! all of them are found as they were, binding it again would come to the same.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::bound::Bound;
+use super::error::SandboxError;
+use super::facts::{Facts, Found, PathIdentity, Platform, Seen};
+use super::intent::SandboxIntent;
+
+/// The last bindings of one executor.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    /// The last one last.
+    last: Mutex<Vec<Arc<Binding>>>,
+}
+
+#[derive(Debug)]
+struct Binding {
+    intent: SandboxIntent,
+    platform: Platform,
+    temp_dir: Option<PathBuf>,
+    uid: Option<u32>,
+    extra_protected_names: Vec<String>,
+    /// What was looked at, in that order, and what was found. Nothing where the user may not look.
+    looks: Vec<(PathBuf, Option<Seen>)>,
+    bound: Bound,
+}
+
+impl Bindings {
+    /// Binds an intent, as [`SandboxIntent::bind`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SandboxIntent::bind`].
+    pub(crate) fn bind(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Result<Bound, SandboxError> {
+        let known = self.find(intent, facts);
+        if let Some(known) = &known
+            && known.holds(facts.identity)
+        {
+            return Ok(known.bound.clone());
+        }
+        let recorder = Recorder::new(facts.identity);
+        let bound = intent.bind(&Facts { identity: &recorder, ..*facts })?;
+        let looks = recorder.looks().filter(|looks| (1..=MOST_LOOKS).contains(&looks.len()));
+        if let Some(looks) = looks.filter(|_| bound.entries.len() <= MOST_LOOKS) {
+            let binding = Binding {
+                intent: intent.clone(),
+                platform: facts.platform,
+                temp_dir: facts.temp_dir.map(Into::into),
+                uid: facts.uid,
+                extra_protected_names: facts.extra_protected_names.to_vec(),
+                looks,
+                bound: bound.clone(),
+            };
+            self.keep(binding, known.as_ref());
+        }
+        Ok(bound)
+    }
+
+    fn find(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Option<Arc<Binding>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().rev().find(|binding| binding.is_of(intent, facts)).cloned()
+    }
+
+    /// In the place of one that does not hold any more, or of the one that was kept the longest.
+    fn keep(&self, binding: Binding, former: Option<&Arc<Binding>>) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.retain(|other| former.is_none_or(|former| !Arc::ptr_eq(other, former)));
+        if last.len() == MOST {
+            last.remove(0);
+        }
+        last.push(Arc::new(binding));
+    }
+}
+
+impl Binding {
+    fn is_of(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> bool {
+        self.platform == facts.platform
+            && self.temp_dir.as_deref() == facts.temp_dir
+            && self.uid == facts.uid
+            && self.extra_protected_names == facts.extra_protected_names
+            && self.intent == *intent
+    }
+
+    /// Whether everything is found as it was.
+    fn holds(&self, identity: &dyn PathIdentity) -> bool {
+        self.looks.iter().all(|(path, found)| match identity.look(path) {
+            Ok(now) => found.as_ref() == Some(&now),
+            Err(error) => found.is_none() && error.kind() == io::ErrorKind::PermissionDenied,
+        })
+    }
+}
+
+/// Writes down what is looked at.
+struct Recorder<'a> {
+    identity: &'a dyn PathIdentity,
+    looks: RefCell<Vec<(PathBuf, Option<Seen>)>>,
+    /// Something else was asked for, or failed.
+    is_more: Cell<bool>,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(identity: &'a dyn PathIdentity) -> Self {
+        Self { identity, looks: RefCell::default(), is_more: Cell::new(false) }
+    }
+
+    /// All that was looked at, if nothing else was asked for.
+    fn looks(self) -> Option<Vec<(PathBuf, Option<Seen>)>> {
+        (!self.is_more.get()).then(|| self.looks.into_inner())
+    }
+}
+
+impl PathIdentity for Recorder<'_> {
+    fn look(&self, path: &Path) -> io::Result<Seen> {
+        let seen = self.identity.look(path);
+        match &seen {
+            Ok(seen) => self.looks.borrow_mut().push((path.into(), Some(seen.clone()))),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.looks.borrow_mut().push((path.into(), None));
+            }
+            Err(_) => self.is_more.set(true),
+        }
+        seen
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<(OsString, Found)>> {
+        self.is_more.set(true);
+        self.identity.list(directory)
+    }
+
+    fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
+        self.is_more.set(true);
+        self.identity.read_start(file, max)
+    }
+
+    fn true_name(&self, path: &Path) -> io::Result<PathBuf> {
+        // Where a path has one spelling only, there is nothing to be asked for.
+        if cfg!(any(target_os = "macos", windows)) {
+            self.is_more.set(true);
+        }
+        self.identity.true_name(path)
+    }
+}
+
+/// As many different intents as a host may have in use.
+const MOST: usize = 4;
+
+/// Of larger ones the binding is not what costs.
+const MOST_LOOKS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{FakePaths, UID};
+    use super::*;
+    use crate::path_uri::PathUri;
+
+    /// A file system that counts the looks.
+    struct Counted {
+        paths: FakePaths,
+        looks: Cell<usize>,
+        reads: Cell<usize>,
+    }
+
+    impl PathIdentity for Counted {
+        fn look(&self, path: &Path) -> io::Result<Seen> {
+            self.looks.set(self.looks.get() + 1);
+            self.paths.look(path)
+        }
+
+        fn list(&self, directory: &Path) -> io::Result<Vec<(OsString, Found)>> {
+            self.paths.list(directory)
+        }
+
+        fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
+            self.reads.set(self.reads.get() + 1);
+            self.paths.read_start(file, max)
+        }
+
+        fn true_name(&self, path: &Path) -> io::Result<PathBuf> {
+            self.paths.true_name(path)
+        }
+    }
+
+    fn counted(paths: &FakePaths) -> Counted {
+        Counted { paths: paths.clone(), looks: Cell::new(0), reads: Cell::new(0) }
+    }
+
+    fn usual() -> SandboxIntent {
+        SandboxIntent::workspace_write([PathUri::parse("file:///srv/w").unwrap()])
+    }
+
+    fn paths() -> FakePaths {
+        FakePaths::new(&["/srv/w/.git/", "/srv/w/src/", "/tmp/"])
+    }
+
+    fn known(bindings: &Bindings) -> usize {
+        bindings.last.lock().unwrap().len()
+    }
+
+    /// Binds it in both ways, which come to the same. Whether it was bound anew, if only to find that it cannot be.
+    fn is_anew(bindings: &Bindings, intent: &SandboxIntent, facts: &Facts<'_>) -> bool {
+        let before = bindings.find(intent, facts);
+        let bound = bindings.bind(intent, facts);
+        match (bound, intent.bind(facts)) {
+            (Ok(bound), Ok(anew)) => assert_eq!(bound, anew),
+            (Err(error), Err(anew)) => {
+                assert_eq!(error.to_string(), anew.to_string());
+                return true;
+            }
+            (bound, anew) => panic!("{bound:?} {anew:?}"),
+        }
+        let after = bindings.find(intent, facts);
+        match (before, after) {
+            (Some(before), Some(after)) => !Arc::ptr_eq(&before, &after),
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn what_is_found_as_it_was_is_not_bound_again() {
+        let (bindings, identity) = (Bindings::default(), counted(&paths()));
+        let facts = Facts::new(Platform::Linux, &identity).uid(Some(UID));
+        let first = bindings.bind(&usual(), &facts).unwrap();
+        let looks = identity.looks.replace(0);
+        assert!(looks > 4, "{looks}");
+        assert_eq!(bindings.bind(&usual(), &facts).unwrap(), first);
+        assert_eq!((identity.looks.get(), known(&bindings)), (looks, 1), "at all of it");
+        assert!(!is_anew(&bindings, &usual(), &facts));
+    }
+
+    #[test]
+    fn whatever_is_found_differently_is_bound_anew() {
+        let changed = [
+            paths().with("/srv/w/.codex/"),
+            paths().with("/srv/w/.aws"),
+            paths().with("/srv/w/.agents -> /srv"),
+            FakePaths::new(&["/srv/w/src/", "/tmp/"]),
+            FakePaths::new(&["/srv/w -> /srv/other", "/srv/other/.git/", "/tmp/"]),
+            FakePaths::new(&["/srv/w/.git/", "/srv/w/src/"]),
+            paths().owned("/srv/w", UID + 1),
+            paths().blocked("/srv"),
+            FakePaths::new(&["/tmp/"]),
+        ];
+        for paths_now in changed {
+            let bindings = Bindings::default();
+            let before = paths();
+            let facts = |paths| Facts::new(Platform::Linux, paths).uid(Some(UID));
+            assert!(is_anew(&bindings, &usual(), &facts(&before)));
+            assert!(is_anew(&bindings, &usual(), &facts(&paths_now)), "{paths_now:?}");
+            is_anew(&bindings, &usual(), &facts(&before));
+            assert!(!is_anew(&bindings, &usual(), &facts(&before)));
+            assert_eq!(known(&bindings), 1);
+        }
+    }
+
+    #[test]
+    fn other_intents_and_other_facts_are_others_and_the_last_few_are_kept() {
+        let (bindings, paths) = (Bindings::default(), paths());
+        let extra = [".mine".to_owned()];
+        let facts = Facts::new(Platform::Linux, &paths).uid(Some(UID));
+        let others = [
+            facts,
+            facts.uid(None),
+            facts.temp_dir(Path::new("/srv")),
+            Facts { platform: Platform::Posix, ..facts },
+            Facts { extra_protected_names: &extra, ..facts },
+        ];
+        for facts in &others {
+            assert!(is_anew(&bindings, &usual(), facts) && !is_anew(&bindings, &usual(), facts));
+        }
+        assert_eq!(known(&bindings), MOST);
+        assert!(is_anew(&bindings, &usual(), &others[0]), "it was kept the longest");
+        assert!(!is_anew(&bindings, &usual(), &others[4]));
+        let denied = usual().deny_below_roots("src");
+        assert!(is_anew(&bindings, &denied, &others[4]) && !is_anew(&bindings, &denied, &others[4]));
+    }
+
+    #[test]
+    fn what_depends_on_more_than_looks_is_bound_each_time() {
+        let worktree = FakePaths::new(&["/srv/w/", "/srv/repository/", "/tmp/"]);
+        let identity = counted(&worktree.text("/srv/w/.git", "gitdir: /srv/repository"));
+        let (bindings, facts) = (Bindings::default(), Facts::new(Platform::Linux, &identity).uid(Some(UID)));
+        for reads in 1..3 {
+            bindings.bind(&usual(), &facts).unwrap();
+            assert_eq!((identity.reads.get(), known(&bindings)), (reads, 0));
+        }
+        // Nothing is looked at.
+        bindings.bind(&SandboxIntent::read_only(), &facts).unwrap();
+        assert_eq!(known(&bindings), 0);
+    }
+}
