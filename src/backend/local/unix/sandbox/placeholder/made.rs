@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, RenameFlags};
+use rustix::fs::{CWD, FlockOperation, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::Shared;
@@ -211,7 +211,11 @@ impl<'a> Making<'a> {
             }
             let thing = Thing::of(&found);
             let open = OwnedFd::from(open);
-            lock(&open)?;
+            match ready {
+                // Everybody can have seen it: nobody waits for one who has a lock on it.
+                Some(_) => rustix::fs::flock(&open, FlockOperation::NonBlockingLockShared)?,
+                None => lock(&open)?,
+            }
             Ok((thing, open))
         };
         let made = make();

@@ -150,6 +150,24 @@ fn later_than(scene: &Scene, times: Vec<i64>) {
 }
 
 #[test]
+fn nobody_waits_for_one_who_has_locked_what_was_made_ahead() {
+    let scene = Scene::new();
+    let executor = stocked(&scene);
+    let before = ids(&ahead(&scene));
+    let locks: Vec<OwnedFd> =
+        ahead(&scene).iter().map(|path| locked(path, FlockOperation::NonBlockingLockExclusive)).collect();
+    let begun = std::time::Instant::now();
+    let mut held = scene.hold(&executor);
+    // As long as one waits for a lock on anything else.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!((placed(&held), held.unheld().count()), (2, 0));
+    assert!(placed_ids(&held).iter().all(|id| !before.contains(id)));
+    assert_eq!(held.part(), []);
+    assert_eq!(scene.names(), [""; 0]);
+    locks.into_iter().for_each(give_up);
+}
+
+#[test]
 fn where_directories_inherit_something_they_are_made_in_place() {
     let inherits: [fn(&Path) -> bool; 2] = [
         |path| {
