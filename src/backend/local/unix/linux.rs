@@ -127,8 +127,8 @@ pub(super) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Launcher {
     stack: Stack,
-    /// The one of whoever is made by a child that is still on the first.
-    second_stack: Stack,
+    /// Those of who is made by a child that is still on the first.
+    other_stacks: [Stack; 2],
     namespaces: Namespaces,
     /// What is kept for sandboxes that come next.
     spares: Arc<Spares>,
@@ -142,7 +142,7 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn new() -> io::Result<Self> {
-        let (stack, second_stack) = (Stack::new()?, Stack::new()?);
+        let (stack, other_stacks) = (Stack::new()?, [Stack::new()?, Stack::new()?]);
         // SAFETY: an initialised set, used to change the mask of this thread, which only launches.
         let result = unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
@@ -154,7 +154,7 @@ impl Launcher {
         }
         Ok(Self {
             stack,
-            second_stack,
+            other_stacks,
             namespaces: Namespaces::default(),
             spares: Arc::default(),
             rest: None,
@@ -207,9 +207,10 @@ impl Launcher {
         Namespaces::make(self.stack.top(), end_with_executor).map(Container::PidNamespace)
     }
 
-    /// Lends the stacks to children, one to each of two that exist at a time, and what is kept for sandboxes.
-    pub(super) fn with_stacks<T>(&mut self, children: impl FnOnce([*mut c_void; 2], &Arc<Spares>) -> T) -> T {
-        children([self.stack.top(), self.second_stack.top()], &self.spares)
+    /// Lends the stacks to children, one to each of three that exist at a time, and what is kept for sandboxes.
+    pub(super) fn with_stacks<T>(&mut self, children: impl FnOnce([*mut c_void; 3], &Arc<Spares>) -> T) -> T {
+        let [second, third] = &mut self.other_stacks;
+        children([self.stack.top(), second.top(), third.top()], &self.spares)
     }
 
     /// Does what the last start has left to be done, once whoever waited for it goes on.

@@ -1,31 +1,40 @@
 //! The child's part: from a fresh process in new namespaces to a command behind all walls.
 //!
-//! Three processes share the parent's memory in turn, each suspending the one that made it:
+//! Three processes share the parent's memory, which waits until none of them does any more:
 //!
 //! 1. the *builder* is born in new user, mount, network and IPC namespaces, or enters a user and a network namespace that were
 //!    kept and makes the others there; it builds the tree, restricts itself, and makes the other two. It never enters the PID
 //!    namespace that it makes, so that the others can be the parent's own children.
 //! 2. the *init* is the first process of the PID namespace. It shows the namespace in `/proc` and executes the program of
-//!    [`init_program`](super::super::init_program), confined at least as much as the command.
-//! 3. the *command* inherits what restricts the builder, makes its session, and executes its program.
+//!    [`init_program`](super::super::init_program), confined at least as much as the command. Meanwhile the builder goes on
+//!    with what does not take that.
+//! 3. the *command* inherits what restricts the builder, makes its session, and executes its program, for which the builder
+//!    waits.
 //!
 //! All of them run on stacks of their own: they allocate nothing, lock nothing, unwind nowhere, and call only what is safe
-//! in a signal handler. Whatever fails is left in [`Report`] for the parent.
+//! in a signal handler; and the init nothing that leaves anything in a place of the thread, which is the builder's too.
+//! Whatever fails is left in [`Report`] for the parent.
 
+mod first;
 mod memory;
 mod passing;
 mod places;
+mod report;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+pub(super) use self::first::EXECUTION;
+use self::first::first_main;
 use self::passing::{announce, enter, pass_namespaces, write_maps};
 use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
+pub(in crate::backend::local::unix) use self::report::Report;
+use self::report::Sibling;
+use super::direct;
 use super::raw::{self, Errno, result};
 use super::shape::{Base, Kept, Namespaces, Proc, Shape};
-use crate::backend::local::unix::child::{close_all_from, errno};
 
 /// What the builder gets. Lives in memory that parent and child share.
 #[derive(Debug)]
@@ -46,8 +55,11 @@ pub(super) struct SetUp<'a> {
     pub(super) passing: RawFd,
     /// Whether there is somebody whom the filter may tell of what it refuses.
     pub(super) tells: bool,
-    /// The stack of the other two, one after the other.
-    pub(super) second_stack: *mut c_void,
+    /// The stacks of the other two.
+    pub(super) init_stack: *mut c_void,
+    pub(super) command_stack: *mut c_void,
+    /// The file that holds the program of the init, as soon as there is one.
+    pub(super) program: AtomicI32,
     /// The command; none if everything is only tried.
     pub(super) command: Option<(extern "C" fn(*mut c_void) -> c_int, *mut c_void)>,
     pub(super) report: &'a Report,
@@ -117,24 +129,6 @@ pub(super) enum Program<'a> {
     File(RawFd),
     /// What to write into one.
     Image(&'a [u8]),
-}
-
-/// What became of it.
-#[derive(Debug, Default)]
-pub(in crate::backend::local::unix) struct Report {
-    /// A [`Stage`]; zero if all went well.
-    stage: AtomicI32,
-    index: AtomicI32,
-    errno: AtomicI32,
-    /// The builder came to its end.
-    pub(super) done: AtomicI32,
-    /// The numbers of the processes, as soon as they are born.
-    pub(super) init: AtomicI32,
-    pub(super) command: AtomicI32,
-    /// The error because of which the filter tells nobody.
-    pub(super) not_told: AtomicI32,
-    /// The mask of file modes that the command gets back.
-    umask: AtomicU32,
 }
 
 /// What failed.
@@ -224,33 +218,6 @@ pub(super) struct Failure {
     pub(super) errno: Errno,
 }
 
-impl Report {
-    fn store(&self, failure: Failure) {
-        self.errno.store(failure.errno, Ordering::Relaxed);
-        self.index.store(i32::try_from(failure.index).unwrap_or(i32::MAX), Ordering::Relaxed);
-        self.stage.store(failure.stage as i32, Ordering::Relaxed);
-    }
-
-    /// The mask of file modes that the command gets back.
-    pub(in crate::backend::local::unix) fn umask(&self) -> &AtomicU32 {
-        &self.umask
-    }
-
-    /// Forgets what failed, so that another one can begin.
-    pub(super) fn clear(&self) {
-        let numbers = [&self.stage, &self.index, &self.errno, &self.done, &self.init, &self.command, &self.not_told];
-        numbers.into_iter().for_each(|number| number.store(0, Ordering::Relaxed));
-    }
-
-    /// What failed, if anything did.
-    pub(super) fn failure(&self) -> Option<Failure> {
-        let stage = self.stage.load(Ordering::Relaxed);
-        let stage = STAGES.into_iter().find(|known| *known as i32 == stage)?;
-        let index = usize::try_from(self.index.load(Ordering::Relaxed)).unwrap_or_default();
-        Some(Failure { stage, index, errno: self.errno.load(Ordering::Relaxed) })
-    }
-}
-
 /// Names the stage of an error.
 trait During<T> {
     fn during(self, stage: Stage, index: usize) -> Result<T, Failure>;
@@ -262,20 +229,23 @@ impl<T> During<T> for Result<T, Errno> {
     }
 }
 
-/// Makes a process that shares memory, and is born a sibling of the caller; its number is in `pid` before it runs.
+/// Makes a process that shares memory, and is born a sibling of the caller, with more `flags`; the report has its number
+/// before it runs.
 ///
 /// # Safety
 ///
-/// As for [`libc::clone`], which suspends the caller until the new process executes a program or ends.
+/// All that it needs must live until [it is done](Sibling::wait).
 unsafe fn make_sibling(
     main: extern "C" fn(*mut c_void) -> c_int,
     stack: *mut c_void,
     argument: *mut c_void,
-    pid: &AtomicI32,
+    sibling: &Sibling,
+    flags: c_int,
 ) -> Result<(), Errno> {
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
-    // SAFETY: see the caller; the kernel writes one number to `pid`.
-    result(unsafe { libc::clone(main, stack, flags, argument, pid.as_ptr()) }.into()).map(drop)
+    let told = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID;
+    let flags = flags | libc::CLONE_VM | libc::CLONE_PARENT | told | libc::SIGCHLD;
+    // SAFETY: see the caller; the kernel writes the two numbers, which live as long.
+    unsafe { direct::clone(flags, stack, sibling.number.as_ptr(), &sibling.memory, main, argument) }.map(drop)
 }
 
 /// The builder.
@@ -286,8 +256,10 @@ pub(super) extern "C" fn builder_main(set_up: *mut c_void) -> c_int {
     let outcome = unsafe { build(set_up) };
     match outcome {
         Ok(()) => set_up.report.done.store(1, Ordering::Relaxed),
-        Err(failure) => set_up.report.store(failure),
+        Err(failure) => set_up.report.fault.store(failure),
     }
+    // Also if something failed: it uses what is lent to it here.
+    set_up.report.init.wait();
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(0) }
 }
@@ -301,24 +273,46 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
     unsafe {
         report.umask.store(libc::umask(0), Ordering::Relaxed);
         let limit = raise_descriptor_limit().during(Stage::Limits, 0)?;
-        let root = match set_up.shape.namespaces() {
+        let namespaces = set_up.shape.namespaces();
+        let root = match namespaces {
             Some(namespaces) => build_namespaces(set_up, namespaces)?,
             None => result(libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC).into()).during(Stage::Root, 0)?,
         };
+
+        // From here on the init runs at the same time, if there is one.
+        raw::bound_capabilities().during(Stage::Capabilities, 0)?;
+        // It takes longest, and refuses only what is still to be done for an empty base.
+        let is_early = namespaces.is_some_and(|namespaces| namespaces.base != Base::Empty);
+        if is_early {
+            raw::forgo_privileges().during(Stage::Capabilities, 1)?;
+            put_filter(set_up).during(Stage::Filter, 0)?;
+        }
+        report.init.wait();
+        if let Some(failure) = report.first_fault.failure() {
+            return Err(failure);
+        }
+
+        if namespaces.is_some_and(|namespaces| namespaces.base == Base::Empty) {
+            enter_root(root)?;
+        }
+        // As long as nothing is out of reach for want of capabilities, and with the `/proc` that the init has mounted.
         let landlock = set_up.shape.landlock.as_ref();
         let ruleset = landlock.map(|landlock| make_ruleset(set_up.shape, landlock, root)).transpose();
         let ruleset = ruleset.during(Stage::Landlock, 0)?;
         // That of the command, unless it is told another one.
         result(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit).into()).during(Stage::Limits, 1)?;
-        raw::bound_capabilities().during(Stage::Capabilities, 0)?;
         raw::drop_capabilities().during(Stage::Capabilities, 1)?;
         if let Some(ruleset) = ruleset {
             raw::restrict_self(ruleset).during(Stage::Landlock, 0)?;
         }
-        put_filter(set_up).during(Stage::Filter, 0)?;
+        if !is_early {
+            put_filter(set_up).during(Stage::Filter, 0)?;
+        }
         if set_up.command.is_some() {
             let argument = ptr::from_ref(set_up).cast_mut().cast();
-            make_sibling(command_main, set_up.second_stack, argument, &report.command).during(Stage::Command, 0)?;
+            let stack = set_up.command_stack;
+            let made = make_sibling(command_main, stack, argument, &report.command, libc::CLONE_VFORK);
+            made.during(Stage::Command, 0)?;
         }
     }
     Ok(())
@@ -332,7 +326,7 @@ extern "C" fn command_main(set_up: *mut c_void) -> c_int {
         (Some((main, argument)), Ok(())) => main(argument),
         (_, announced) => {
             let errno = announced.err().unwrap_or(libc::EINVAL);
-            set_up.report.store(Failure { stage: Stage::Command, index: 1, errno });
+            set_up.report.fault.store(Failure { stage: Stage::Command, index: 1, errno });
             // SAFETY: ends this process without running anything of the parent's.
             unsafe { libc::_exit(127) }
         }
@@ -352,7 +346,10 @@ unsafe fn raise_descriptor_limit() -> Result<libc::rlimit, Errno> {
     Ok(limit)
 }
 
-/// Builds what is in the namespaces; returns the new root.
+/// Which step of [`Stage::Spare`] it is to copy the memory file system.
+pub(super) const MEMORY: usize = 2;
+
+/// Builds what is in the namespaces, and makes the init; returns the new root.
 ///
 /// # Safety
 ///
@@ -446,23 +443,30 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         }
 
         result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
-        let first = First { set_up, namespaces, program: init };
-        let argument = ptr::from_ref(&first).cast_mut().cast();
-        make_sibling(first_main, set_up.second_stack, argument, &set_up.report.init).during(Stage::Init, 0)?;
-        if let Some(failure) = set_up.report.failure() {
-            return Err(failure);
-        }
-
-        if base == Base::Empty {
-            // The old root comes to lie over the new one, and is taken away with all that is mounted on it.
-            result(libc::fchdir(root).into()).during(Stage::Root, 4)?;
-            let here = c".".as_ptr();
-            result(libc::syscall(libc::SYS_pivot_root, here, here)).during(Stage::Root, 5)?;
-            result(libc::umount2(here, libc::MNT_DETACH).into()).during(Stage::Root, 6)?;
-            result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Root, 7)?;
-        }
+        set_up.program.store(init, Ordering::Relaxed);
+        let argument = ptr::from_ref(set_up).cast_mut().cast();
+        // It does not suspend this process: the parent's memory outlives both.
+        make_sibling(first_main, set_up.init_stack, argument, &set_up.report.init, 0).during(Stage::Init, 0)?;
         Ok(root)
     }
+}
+
+/// Leaves nothing to be seen but an empty base and what is attached to it: the old root comes to lie over the new one, and is
+/// taken away with all that is mounted on it.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own.
+unsafe fn enter_root(root: RawFd) -> Result<(), Failure> {
+    let here = c".".as_ptr();
+    // SAFETY: terminated strings, and a descriptor of our own.
+    unsafe {
+        result(libc::fchdir(root).into()).during(Stage::Root, 4)?;
+        result(libc::syscall(libc::SYS_pivot_root, here, here)).during(Stage::Root, 5)?;
+        result(libc::umount2(here, libc::MNT_DETACH).into()).during(Stage::Root, 6)?;
+        result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Root, 7)
+    }
+    .map(drop)
 }
 
 unsafe fn open_directory(path: &CStr) -> Result<RawFd, Errno> {
@@ -499,7 +503,7 @@ unsafe fn write_init(memory: RawFd, image: &[u8]) -> Result<RawFd, Errno> {
         outcome?;
         let program = result(libc::openat(memory, NAME, libc::O_PATH | libc::O_CLOEXEC).into())?;
         // Out of the way of the numbers that the init gets.
-        result(libc::fcntl(program, libc::F_DUPFD_CLOEXEC, PROGRAM + 1).into())
+        result(libc::fcntl(program, libc::F_DUPFD_CLOEXEC, first::PROGRAM + 1).into())
     }
 }
 
@@ -555,88 +559,5 @@ unsafe fn put_filter(set_up: &SetUp<'_>) -> Result<(), Errno> {
         }
         // Its verdicts come before those of the other one, should that be in force and its listener gone.
         raw::install_filter(&set_up.shape.filter)
-    }
-}
-
-/// What the init gets.
-struct First<'a> {
-    set_up: &'a SetUp<'a>,
-    namespaces: &'a Namespaces,
-    program: RawFd,
-}
-
-/// Where the init reads its orders, and where its program is until it runs.
-const ORDERS: RawFd = 3;
-const PROGRAM: RawFd = 4;
-
-/// Which step of [`Stage::Spare`] it is to copy the memory file system.
-pub(super) const MEMORY: usize = 2;
-
-/// Which step of [`Stage::Init`] it is to execute the program.
-pub(super) const EXECUTION: usize = 5;
-
-extern "C" fn first_main(first: *mut c_void) -> c_int {
-    // SAFETY: the builder passes a valid value and is suspended as long as we run.
-    let first = unsafe { &*first.cast::<First<'_>>() };
-    // SAFETY: this is the child that the function asks for.
-    let Err(failure) = unsafe { become_first(first) };
-    first.set_up.report.store(failure);
-    // SAFETY: ends this process without running anything of the parent's.
-    unsafe { libc::_exit(127) }
-}
-
-/// Returns only if something failed. All signals stay blocked: the program handles none.
-///
-/// # Safety
-///
-/// Only in a child that shares memory with its suspended parent, and is the first of its PID namespace.
-unsafe fn become_first(first: &First<'_>) -> Result<std::convert::Infallible, Failure> {
-    const NAME: &CStr = c"longarm-init";
-    let shape = first.set_up.shape;
-    // SAFETY: see the caller.
-    unsafe {
-        announce(Passed::Init, first.set_up.passing).during(Stage::Init, 6)?;
-        if let Proc::Fresh { read_only, all_read_only } = &first.namespaces.proc {
-            let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-            let whole = if *all_read_only { libc::MS_RDONLY } else { 0 };
-            raw::mount_new(c"proc", first.namespaces.base.proc_path(), flags | whole, c"").during(Stage::Proc, 0)?;
-            for path in read_only {
-                match raw::bind_read_only(path, flags) {
-                    // Its module was taken away since the plan was made.
-                    Err(libc::ENOENT) => {}
-                    bound => bound.during(Stage::Proc, 1)?,
-                }
-            }
-        }
-        // The kernel reaps what nobody asks for. This survives the execution.
-        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Out of the reach of what the group of the executor is told. A session of its own would cost more, and nothing that a
-        // terminal says to the executor's reaches one that blocks all signals.
-        result(libc::setpgid(0, 0).into()).during(Stage::Init, 1)?;
-        result(libc::chdir(c"/".as_ptr()).into()).during(Stage::Init, 2)?;
-        raw::drop_capabilities().during(Stage::Capabilities, 2)?;
-        if let Some(landlock) = &shape.landlock {
-            // Its own one, with no rights at all but to become what it has to be: so nobody behind another one may look
-            // into it, or change it. It has to be able to signal them.
-            let ruleset = raw::create_ruleset(&landlock.first, landlock.bytes).during(Stage::Landlock, 1)?;
-            if matches!(first.set_up.init, Program::Image(_)) {
-                raw::allow_beneath(ruleset, super::landlock::RUN, first.program).during(Stage::Landlock, 1)?;
-            }
-            raw::restrict_self(ruleset).during(Stage::Landlock, 1)?;
-        } else {
-            // Nothing else keeps the command from putting its own words into the mouth of this one.
-            raw::install_filter(&shape.filter).during(Stage::Filter, 1)?;
-        }
-        result(libc::dup2(first.set_up.orders, ORDERS).into()).during(Stage::Init, 3)?;
-        result(libc::dup3(first.program, PROGRAM, libc::O_CLOEXEC).into()).during(Stage::Init, 4)?;
-        close_all_from(PROGRAM + 1);
-        for fd in 0..ORDERS {
-            libc::close(fd);
-        }
-        // The second argument has it end with whoever gives it orders.
-        let argv: [*const c_char; 3] = [NAME.as_ptr(), c"-".as_ptr(), ptr::null()];
-        let envp: [*const c_char; 1] = [ptr::null()];
-        libc::syscall(libc::SYS_execveat, PROGRAM, c"".as_ptr(), argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
-        Err(Failure { stage: Stage::Init, index: EXECUTION, errno: errno() })
     }
 }

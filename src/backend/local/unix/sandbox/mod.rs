@@ -19,6 +19,7 @@
 //! A step that fails ends everything before the command runs, as an error of the start.
 
 mod child;
+mod direct;
 mod filter;
 mod landlock;
 mod notice;
@@ -84,7 +85,7 @@ impl SandboxPlan {
     /// As for [`start::run`].
     pub(super) unsafe fn start(
         &self,
-        stacks: [*mut c_void; 2],
+        stacks: [*mut c_void; 3],
         spares: &Arc<Spares>,
         command: start::Entry,
         report: &Report,

@@ -1,10 +1,13 @@
 //! System calls that the C library does not wrap, for a child that shares its parent's memory: none allocates or locks.
 //!
-//! An error is the number of the system's; the callers add what they were doing.
+//! An error is the number of the system's; the callers add what they were doing. What the first process of a PID namespace
+//! calls goes [past the C library](super::direct), since the builder runs at the same time.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::os::fd::RawFd;
 use std::ptr;
+
+use super::direct::{at, call};
 
 /// The number of an error.
 pub(super) type Errno = c_int;
@@ -104,10 +107,10 @@ pub(super) fn identity(fd: RawFd) -> Result<(u64, u64), Errno> {
 /// # Safety
 ///
 /// Only in a child that has a mount namespace of its own.
-pub(super) unsafe fn mount_new(kind: &CStr, at: &CStr, flags: libc::c_ulong, options: &CStr) -> Result<(), Errno> {
-    let (kind, options) = (kind.as_ptr(), options.as_ptr().cast::<c_void>());
+pub(super) unsafe fn mount_new(kind: &CStr, place: &CStr, flags: libc::c_ulong, options: &CStr) -> Result<(), Errno> {
+    let (kind, place, options) = (at(kind.as_ptr()), at(place.as_ptr()), at(options.as_ptr()));
     // SAFETY: all are terminated strings.
-    result(unsafe { libc::mount(kind, at.as_ptr(), kind, flags, options) }.into()).map(drop)
+    unsafe { call(libc::SYS_mount, [kind, place, kind, flags as usize, options]) }.map(drop)
 }
 
 /// Makes a place read-only by a mount of itself, which keeps these flags. Not for a path that somebody else could change.
@@ -116,12 +119,13 @@ pub(super) unsafe fn mount_new(kind: &CStr, at: &CStr, flags: libc::c_ulong, opt
 ///
 /// Only in a child that has a mount namespace of its own.
 pub(super) unsafe fn bind_read_only(path: &CStr, flags: libc::c_ulong) -> Result<(), Errno> {
-    let (place, none) = (path.as_ptr(), ptr::null());
+    const NONE: usize = 0;
+    let place = at(path.as_ptr());
     // SAFETY: the path is a terminated string; the other pointers may be null.
     unsafe {
-        result(libc::mount(place, place, none, libc::MS_BIND, none.cast()).into())?;
+        call(libc::SYS_mount, [place, place, NONE, libc::MS_BIND as usize, NONE])?;
         let flags = flags | libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
-        result(libc::mount(none, place, none, flags, none.cast()).into()).map(drop)
+        call(libc::SYS_mount, [NONE, place, NONE, flags as usize, NONE]).map(drop)
     }
 }
 
@@ -144,15 +148,9 @@ pub(super) fn landlock_version() -> Option<u32> {
 
 /// Makes a ruleset of which the kernel knows the first `bytes`.
 pub(super) fn create_ruleset(attributes: &RulesetAttributes, bytes: usize) -> Result<RawFd, Errno> {
+    let bytes = bytes.min(size_of::<RulesetAttributes>());
     // SAFETY: the structure is the kernel's and no more of it is told than there is.
-    result(unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            ptr::from_ref(attributes),
-            bytes.min(size_of::<RulesetAttributes>()),
-            0,
-        )
-    })
+    unsafe { call(libc::SYS_landlock_create_ruleset, [at(attributes), bytes, 0]) }
 }
 
 /// Allows something at and below a place.
@@ -162,10 +160,10 @@ pub(super) fn allow_beneath(ruleset: RawFd, access: u64, place: RawFd) -> Result
         access: u64,
         place: RawFd,
     }
-    const PATH_BENEATH: c_int = 1;
+    const PATH_BENEATH: usize = 1;
     let rule = Beneath { access, place };
     // SAFETY: the structure is the kernel's.
-    result(unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
+    unsafe { call(libc::SYS_landlock_add_rule, [ruleset as usize, PATH_BENEATH, at(&raw const rule), 0]) }.map(drop)
 }
 
 /// Puts a ruleset in force for this thread and all that it starts.
@@ -175,7 +173,7 @@ pub(super) fn allow_beneath(ruleset: RawFd, access: u64, place: RawFd) -> Result
 /// Only in a child.
 pub(super) unsafe fn restrict_self(ruleset: RawFd) -> Result<(), Errno> {
     // SAFETY: touches no memory.
-    result(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) }).map(drop)
+    unsafe { call(libc::SYS_landlock_restrict_self, [ruleset as usize, 0]) }.map(drop)
 }
 
 /// Puts a filter in force for this thread and all that it starts.
@@ -210,7 +208,7 @@ pub(super) unsafe fn install_telling_filter(filter: &[libc::sock_filter]) -> Res
 unsafe fn set_filter(filter: &[libc::sock_filter], flags: libc::c_ulong) -> Result<c_int, Errno> {
     let program = libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_ptr().cast_mut() };
     // SAFETY: the kernel reads the program and writes nothing.
-    result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
+    unsafe { call(libc::SYS_seccomp, [libc::SECCOMP_SET_MODE_FILTER as usize, flags as usize, at(&raw const program)]) }
 }
 
 /// Passes a descriptor on by a socket, and what it is.
@@ -231,7 +229,7 @@ pub(super) fn send_descriptor(fd: RawFd, what: u8, to: RawFd) -> Result<(), Errn
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
         libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
-        result(libc::sendmsg(to, &raw const message, libc::MSG_NOSIGNAL) as _).map(drop)
+        call(libc::SYS_sendmsg, [to as usize, at(&raw const message), libc::MSG_NOSIGNAL as usize]).map(drop)
     }
 }
 
@@ -273,8 +271,9 @@ pub(super) unsafe fn drop_capabilities() -> Result<(), Errno> {
     // SAFETY: the calls take numbers, and the two structures of the last one have the kernel's size.
     unsafe {
         // Old kernels have no ambient set.
-        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0, 0, 0);
-        result(libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()))?;
+        let _ =
+            call(libc::SYS_prctl, [libc::PR_CAP_AMBIENT as usize, libc::PR_CAP_AMBIENT_CLEAR_ALL as usize, 0, 0, 0]);
+        call(libc::SYS_capset, [at(&raw const header), at(none.as_ptr())])?;
         forgo_privileges()
     }
 }
@@ -286,5 +285,5 @@ pub(super) unsafe fn drop_capabilities() -> Result<(), Errno> {
 /// Only in a child, or a thread that ends.
 pub(super) unsafe fn forgo_privileges() -> Result<(), Errno> {
     // SAFETY: takes numbers.
-    result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()).map(drop)
+    unsafe { call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0]) }.map(drop)
 }

@@ -64,11 +64,11 @@ pub(super) type Entry = (extern "C" fn(*mut c_void) -> c_int, *mut c_void);
 ///
 /// # Safety
 ///
-/// This thread blocks all signals. The two stacks are used by nobody else. The command's function is one that may run in a
+/// This thread blocks all signals. The stacks are used by nobody else. The command's function is one that may run in a
 /// child that shares our memory, and its argument is valid.
 pub(super) unsafe fn run(
     shape: &Shape,
-    stacks: [*mut c_void; 2],
+    stacks: [*mut c_void; 3],
     spares: &Arc<Spares>,
     command: Option<Entry>,
     report: &Report,
@@ -115,7 +115,7 @@ pub(super) unsafe fn run(
 /// As for [`run`].
 unsafe fn attempt(
     shape: &Shape,
-    stacks: [*mut c_void; 2],
+    stacks: [*mut c_void; 3],
     command: Option<Entry>,
     report: &Report,
     init: Program<'_>,
@@ -131,7 +131,7 @@ unsafe fn attempt(
     let (ours, theirs) = socket_pair().map_err(other("make a pair of sockets"))?;
     let copies = none_yet(namespaces.map_or(0, |namespaces| namespaces.sources.len()));
     let devices = none_yet(namespaces.map_or(0, |namespaces| namespaces.devices.len()));
-    let [first_stack, second_stack] = stacks;
+    let [builder_stack, init_stack, command_stack] = stacks;
     let set_up = SetUp {
         shape,
         copies: &copies,
@@ -146,7 +146,9 @@ unsafe fn attempt(
         orders: read.as_raw_fd(),
         passing: theirs.as_raw_fd(),
         tells,
-        second_stack,
+        init_stack,
+        command_stack,
+        program: AtomicI32::new(-1),
         command,
         report,
     };
@@ -155,18 +157,21 @@ unsafe fn attempt(
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | made;
     let argument = ptr::from_ref(&set_up).cast_mut().cast::<c_void>();
     let mut pidfd: RawFd = -1;
-    // SAFETY: the child gets a stack of its own. `set_up` and all that it points to outlive the call, which suspends this
-    // thread until the child has ended. `builder_main` calls nothing but async-signal-safe functions. The kernel writes one
-    // descriptor to `pidfd`.
-    let builder = check(unsafe { libc::clone(builder_main, first_stack, flags, argument, &raw mut pidfd) });
+    // SAFETY: the child gets a stack of its own, as do those that it makes. `set_up` and all that it points to outlive the
+    // call, which suspends this thread until the child has ended, and the others, for which it waits below. `builder_main`
+    // calls nothing but async-signal-safe functions. The kernel writes one descriptor to `pidfd`.
+    let builder = check(unsafe { libc::clone(builder_main, builder_stack, flags, argument, &raw mut pidfd) });
+    // It has waited for them, unless it was killed.
+    report.init.wait();
+    report.command.wait();
     let builder = Builder::new(builder.map_err(Refusal::Builder)?, pidfd);
     drop(read);
     drop(theirs);
 
     let mut passed = TakenOver::default();
     let taken = passed.take(&ours);
-    let init = Newborn::new(&report.init, passed.init);
-    let made = Newborn::new(&report.command, passed.command);
+    let init = Newborn::new(&report.init.number, passed.init);
+    let made = Newborn::new(&report.command.number, passed.command);
     match report.failure() {
         Some(failure) => return Err(blame(failure, || init.as_ref().is_some_and(Newborn::ends_soon))),
         None if report.done.load(Ordering::Relaxed) == 0 => {

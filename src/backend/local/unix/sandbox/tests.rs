@@ -21,6 +21,7 @@ mod held;
 mod limits;
 mod notices;
 mod scenes;
+mod siblings;
 mod spares;
 mod walls;
 

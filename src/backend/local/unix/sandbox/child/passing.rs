@@ -4,6 +4,7 @@
 
 use std::os::fd::RawFd;
 
+use super::super::direct::call;
 use super::super::raw::{self, Errno, result};
 use super::super::shape::{Kept, Namespaces};
 use super::{During, Entered, Failure, Passed, Stage, write_map};
@@ -13,9 +14,11 @@ use super::{During, Entered, Failure, Passed, Stage, write_map};
 pub(super) fn announce(what: Passed, to: RawFd) -> Result<(), Errno> {
     // SAFETY: calls that touch no memory, on a descriptor of our own.
     unsafe {
-        let own = result(libc::syscall(libc::SYS_pidfd_open, libc::syscall(libc::SYS_getpid), 0))?;
+        let number = call(libc::SYS_getpid, [])?;
+        let own = call(libc::SYS_pidfd_open, [number as usize, 0])?;
         let passed = raw::send_descriptor(own, what as u8, to);
-        libc::close(own);
+        // It goes with this process anyway, or when it executes its program.
+        let _ = call(libc::SYS_close, [own as usize]);
         passed
     }
 }

@@ -8,14 +8,19 @@ use super::*;
 fn again_with_limits(test: &str, soft: libc::rlim_t, hard: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: the call reads a structure of its own.
-    again(test, &hard.to_string(), move || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0);
+    again(
+        module_path!(),
+        test,
+        &hard.to_string(),
+        move || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0,
+    );
 }
 
-/// The same, in a process that is set up in another way, and is told this.
-fn again(test: &str, told: &str, set_up: impl Fn() -> bool + Send + Sync + 'static) {
+/// The same with one of `module`, in a process that is set up in another way, and is told this.
+pub(super) fn again(module: &str, test: &str, told: &str, set_up: impl Fn() -> bool + Send + Sync + 'static) {
     use std::os::unix::process::CommandExt;
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    let module = module_path!().split_once("::").unwrap().1;
+    let module = module.split_once("::").unwrap().1;
     command.args([&format!("{module}::{test}"), "--exact"]).env(TOLD, told);
     // SAFETY: what is set up takes one system call.
     unsafe { command.pre_exec(move || if set_up() { Ok(()) } else { Err(io::Error::last_os_error()) }) };
@@ -26,7 +31,7 @@ fn again(test: &str, told: &str, set_up: impl Fn() -> bool + Send + Sync + 'stat
 }
 
 /// Tells a test how it was set up.
-const TOLD: &str = "LONGARM_SANDBOX_TEST_TOLD";
+pub(super) const TOLD: &str = "LONGARM_SANDBOX_TEST_TOLD";
 
 /// More places than descriptors, unless the soft limit is raised.
 fn many(workspace: &Workspace) -> Arc<Bound> {
@@ -171,7 +176,9 @@ fn a_command_that_the_system_has_reaped_was_started_all_the_same() {
     if std::env::var(TOLD).is_err() {
         let test = "a_command_that_the_system_has_reaped_was_started_all_the_same";
         // SAFETY: it is a disposition that executing a program does not change.
-        return again(test, "", || unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) != libc::SIG_ERR });
+        return again(module_path!(), test, "", || unsafe {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN) != libc::SIG_ERR
+        });
     }
     let mut launcher = crate::backend::local::unix::platform::Launcher::new().unwrap();
     for kernel in kernels_with_mounts().into_iter().chain(bare()) {

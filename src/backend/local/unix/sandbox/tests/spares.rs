@@ -97,10 +97,10 @@ fn a_network_that_is_always_new_is_made_ahead() {
             let settings = settings().private_loopback(true);
             let plan = prepare_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
             let namespaces = plan.shape.namespaces().unwrap();
-            launcher.with_stacks(|[stack, second], spares| {
+            launcher.with_stacks(|stacks, spares| {
                 assert!(spares.take(namespaces).is_none() && spares.lacks_new(namespaces));
                 // SAFETY: the launcher blocks all signals and lends its stacks.
-                unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
+                unsafe { start::make_ahead(&plan.shape, stacks[0], spares) }.unwrap();
                 assert!(!spares.lacks_new(namespaces), "{kernel:?}");
                 let spare = spares.take(namespaces).unwrap();
                 let made = File::from(spare.network.as_ref().unwrap().try_clone().unwrap());
@@ -108,7 +108,7 @@ fn a_network_that_is_always_new_is_made_ahead() {
                 let report = Report::default();
                 let command = Some((sleep as extern "C" fn(*mut c_void) -> _, std::ptr::null_mut()));
                 // SAFETY: as above; the command's function needs nothing.
-                let started = unsafe { start::run(&plan.shape, [stack, second], spares, command, &report) };
+                let started = unsafe { start::run(&plan.shape, stacks, spares, command, &report) };
                 let started = started.unwrap().expect("it was made");
                 let network = File::open(format!("/proc/{}/ns/net", started.pid)).unwrap();
                 assert_eq!(number(&network), number(&made), "{kernel:?}");
@@ -208,7 +208,7 @@ fn nothing_of_the_host_is_kept() {
             for kernel in kernels_with_networks() {
                 let mut launcher = Launcher::new().unwrap();
                 let plan = prepared(&kernel, &everything(), Walls::default());
-                let memory = launcher.with_stacks(|[stack, _], spares| {
+                let memory = launcher.with_stacks(|[stack, ..], spares| {
                     // SAFETY: the launcher blocks all signals and lends its stacks.
                     unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
                     spares.take(plan.shape.namespaces().unwrap()).unwrap().memory.unwrap()
@@ -258,7 +258,7 @@ fn made(kernel: &Kernel) -> Spare {
     let mut launcher = Launcher::new().unwrap();
     let settings = settings().private_loopback(true);
     let plan = prepare_on(kernel, &read_only(), &settings, None, Walls::default()).unwrap();
-    launcher.with_stacks(|[stack, _], spares| {
+    launcher.with_stacks(|[stack, ..], spares| {
         // SAFETY: the launcher blocks all signals and lends its stacks.
         unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
         spares.take(plan.shape.namespaces().unwrap()).unwrap()
