@@ -190,6 +190,10 @@ unsafe fn attempt(
         (Some(Ok(_)), None) => Some(Err(io::Error::from_raw_os_error(report.not_told.load(Ordering::Relaxed)))),
     };
     let Some(made) = made else { return Ok(None) };
+    // Before either is kept: the first process ends after the command was reaped.
+    if init.as_ref().is_some_and(|init| init.pidfd.is_none()) {
+        return Err(Refusal::Other("build a sandbox", io::Error::other("its first process was killed")));
+    }
     let (pid, pidfd) = made.keep().map_err(other("watch a process"))?;
     let namespace = match init.map(Newborn::keep) {
         Some(kept) => {

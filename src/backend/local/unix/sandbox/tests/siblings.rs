@@ -200,7 +200,7 @@ fn whoever_is_killed_during_a_start_leaves_nothing_that_hangs() {
     for kernel in kernels_with_mounts().into_iter().take(1) {
         let sandbox = prepared(&kernel, &read_only(), Walls::default());
         let over = AtomicBool::new(false);
-        let (mut started_all_the_same, mut refused) = (0, 0);
+        let (mut started, mut refused) = (0, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut round: u64 = 1;
@@ -221,24 +221,33 @@ fn whoever_is_killed_during_a_start_leaves_nothing_that_hangs() {
                     }
                 }
             });
+            let _over = Over(&over);
             let mut launcher = Launcher::new().unwrap();
             for _ in 0..STARTS {
                 match start(&mut launcher, &sandbox.shape, (sleep, std::ptr::null_mut()), &Report::default()) {
-                    Ok(started) => {
-                        started_all_the_same += 1;
-                        send(&started.pidfd, libc::SIGKILL).unwrap();
-                        assert_eq!(ended(started).signal(), Some(Signal::Kill));
+                    Ok(running) => {
+                        started += 1;
+                        send(&running.pidfd, libc::SIGKILL).unwrap();
+                        assert_eq!(ended(running).signal(), Some(Signal::Kill));
                     }
                     Err(_) => refused += 1,
                 }
                 assert!(has_no_child());
             }
-            over.store(true, Ordering::Relaxed);
         });
-        println!("{started_all_the_same} started, {refused} refused");
+        println!("{started} started, {refused} refused");
         let mut launcher = Launcher::new().unwrap();
         let started = start(&mut launcher, &sandbox.shape, END, &Report::default()).unwrap();
         assert_eq!(ended(started), ExitStatus::exited(7));
+    }
+}
+
+/// Says that it is over, also by a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
