@@ -21,12 +21,13 @@ pub struct SandboxSettings {
     pub extra_protected_names: Vec<String>,
     /// How a protected name that does not exist is kept from being made.
     pub missing_protected: MissingProtected,
-    /// Where the executor keeps its journal of what it made outside a sandbox, what it moved out of the way, and, as long as it
-    /// is not closed, some empty directories for the names of later processes: on the file system of the workspaces it saves
-    /// these time. It is made if need be, and nobody else may write to it. By default, on Linux, `/var/tmp/longarm-` and the number of the user; where
-    /// somebody else has taken that name, `longarm` in the user's directory below `/run/user`, or the first name with a number
-    /// behind it. [`Local::new`](crate::Local::new) removes what it says was left, also if no sandbox is ever asked for.
-    /// Nobody in a sandbox can write to it, whatever is allowed around it: neither processes nor calls about files.
+    /// Where the executor keeps its journal of what it made outside a sandbox, what it moved out of the way, and, as long
+    /// as it is not closed, some empty directories for the names of later processes: on the file system of the workspaces
+    /// it saves these time. It is made if need be, and nobody else may write to it. By default, on Linux,
+    /// `/var/tmp/longarm-` and the number of the user; where somebody else has taken that name, `longarm` in the user's
+    /// directory below `/run/user`, or the first name with a number behind it. [`Local::new`](crate::Local::new) removes
+    /// what it says was left, also if no sandbox is ever asked for. Nobody in a sandbox can write to it, whatever is
+    /// allowed around it, nor read it under an intent that denies something: neither processes nor calls about files.
     pub state_dir: Option<PathBuf>,
     /// Who is told of violations. By default nobody.
     pub violations: Option<Arc<dyn ViolationSink>>,

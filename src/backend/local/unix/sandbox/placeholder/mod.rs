@@ -244,7 +244,8 @@ impl Placeholders {
     }
 }
 
-/// Whoever could write to the executor's own directories could forge a journal, which the next executor believes.
+/// Whoever could write to the executor's own directories could forge a journal, which the next executor believes. Whoever may
+/// not read everything may not read there either.
 impl KeepsOwn for Placeholders {
     fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError> {
         if matches!(bound.class, Class::Nothing | Class::FullWrite) {
@@ -252,6 +253,7 @@ impl KeepsOwn for Placeholders {
         }
         // Most of them are in one directory.
         let mut last: Option<(&Path, Option<PathBuf>)> = None;
+        let mut is_kept = false;
         for directory in &self.shared.directories {
             let Some(above) = directory.parent() else { continue };
             let parent = match last.take() {
@@ -262,7 +264,10 @@ impl KeepsOwn for Placeholders {
             let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
                 continue;
             };
-            if !bound.may_write_at_or_below(&path) {
+            // Whoever has opened what is made ahead can look into it when it is in a workspace that is denied to him.
+            // That is in the first one that will do.
+            let may_look = !is_kept && bound.class == Class::RestrictedRead && bound.can_read(&path);
+            if !may_look && !bound.may_write_at_or_below(&path) {
                 continue;
             }
             let made = match missing {
@@ -281,6 +286,7 @@ impl KeepsOwn for Placeholders {
                 }
             }
             bound.keep_out(&path)?;
+            is_kept = true;
         }
         Ok(())
     }

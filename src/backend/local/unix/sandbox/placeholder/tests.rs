@@ -365,6 +365,13 @@ fn the_executor_s_own_directory_is_out_of_reach_where_all_around_may_be_written(
     assert!(journal::is_private(&scene.journals), "it is there, so that nobody makes another one");
     assert!(bound.can_write(&scene.root));
 
+    // Where something is denied, it could come to stand there.
+    let intent = SandboxIntent::read_only().deny(uri(&scene.root));
+    let mut denied = intent.bind(&Facts::host(&SandboxSettings::default(), Path::new("/nowhere"))).unwrap();
+    assert!(denied.can_read(&scene.journals));
+    executor.keep_own(&mut denied, MissingOwn::Make).unwrap();
+    assert_eq!(denied.access(&scene.journals), Some(Access::Deny));
+
     let mut apart = bind(&scene.root);
     let before = apart.clone();
     executor.keep_own(&mut apart, MissingOwn::Make).unwrap();
