@@ -133,11 +133,20 @@ pub(super) struct Launcher {
     /// What is kept for sandboxes that come next.
     spares: Arc<Spares>,
     /// What the last start has left to be done.
-    rest: Option<(SandboxPlan, Option<Builder>)>,
+    rest: Option<Rest>,
     /// Makes namespaces for the next sandbox.
     ahead: Option<JoinHandle<()>>,
     /// It has looked for cgroups that were left behind.
     has_tidied: bool,
+}
+
+/// What is left to be done of a start in a sandbox.
+#[derive(Debug)]
+struct Rest {
+    plan: SandboxPlan,
+    builder: Option<Builder>,
+    /// The first process of its namespace, with which the sandbox ends.
+    first: Option<Arc<OwnedFd>>,
 }
 
 impl Launcher {
@@ -215,7 +224,7 @@ impl Launcher {
 
     /// Does what the last start has left to be done, once whoever waited for it goes on.
     pub(super) fn settle(&mut self) {
-        let Some((plan, builder)) = self.rest.take() else { return };
+        let Some(Rest { plan, builder, first }) = self.rest.take() else { return };
         drop(builder);
         if !plan.lacks_new(&self.spares) || self.ahead.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
@@ -224,6 +233,10 @@ impl Launcher {
         let spares = Arc::clone(&self.spares);
         let thread = std::thread::Builder::new().name("longarm-ahead".into()).stack_size(AHEAD_STACK_BYTES);
         let thread = thread.spawn(move || {
+            // A short command ends sooner if nothing else is done meanwhile.
+            if let Some(first) = &first {
+                has_ended_within(first, AHEAD_AFTER);
+            }
             // Without a stack, as without this thread, the next one makes its own.
             let Ok(mut stack) = Stack::new() else { return };
             // SAFETY: this thread blocks all signals, as does the one that made it, and the stack is lent to nobody else.
@@ -244,7 +257,8 @@ impl Launcher {
         let started =
             self.with_stacks(|stacks, spares| unsafe { plan.start(stacks, spares, (child_main, argument), &report) });
         let mut started = started?;
-        self.rest = Some((plan.clone(), started.builder.take()));
+        let first = started.namespace.as_ref().map(|namespace| Arc::clone(namespace.first()));
+        self.rest = Some(Rest { plan: plan.clone(), builder: started.builder.take(), first });
         let child = Child::sandboxed(started, plan);
         match order.failure() {
             None => Ok(child),
@@ -379,6 +393,8 @@ unsafe impl Send for Stack {}
 
 const STACK_BYTES: usize = 64 << 10;
 const AHEAD_STACK_BYTES: usize = 64 << 10;
+/// How long a command may run before namespaces are made beside it, for the next one.
+const AHEAD_AFTER: Duration = Duration::from_millis(100);
 /// The largest page that Linux uses on the machines it runs on.
 const GUARD_BYTES: usize = 64 << 10;
 
@@ -427,6 +443,13 @@ impl Drop for Stack {
 /// What to wait for by a pidfd.
 pub(super) fn wait_target(pidfd: RawFd) -> Option<(libc::idtype_t, libc::id_t)> {
     Some((libc::P_PIDFD, libc::id_t::try_from(pidfd).ok()?))
+}
+
+/// Whether a process ends within this time. Blocks that long, or a little less if it cannot be told.
+pub(super) fn has_ended_within(pidfd: &OwnedFd, limit: Duration) -> bool {
+    let mut end = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which the call fills.
+    unsafe { libc::poll(&raw mut end, 1, c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX)) == 1 }
 }
 
 /// A hold on a process, if there is one of this number.

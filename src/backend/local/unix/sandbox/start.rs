@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use super::child::{
     Ahead, EXECUTION, Entered, Failure, MEMORY, Passed, Program, Report, SetUp, Stage, ahead_main, builder_main,
@@ -14,7 +15,7 @@ use super::notice::{Notices, Place};
 use super::shape::{Kept, Shape};
 use super::spare::{self, Lent, Spare, Spares};
 use crate::backend::local::unix::namespace::{PidNamespace, above};
-use crate::backend::local::unix::platform::{send, wait_target};
+use crate::backend::local::unix::platform::{has_ended_within, send, wait_target};
 use crate::backend::local::unix::process::wait;
 use crate::backend::local::unix::{check, init_program, pipe, set_nonblocking};
 
@@ -278,11 +279,8 @@ impl Newborn {
 
     /// Whether it has ended, or does so in an instant.
     fn ends_soon(&self) -> bool {
-        const MILLISECONDS: c_int = 100;
-        let Some(pidfd) = &self.pidfd else { return true };
-        let mut end = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure, which the call fills.
-        unsafe { libc::poll(&raw mut end, 1, MILLISECONDS) == 1 }
+        const AN_INSTANT: Duration = Duration::from_millis(100);
+        self.pidfd.as_ref().is_none_or(|pidfd| has_ended_within(pidfd, AN_INSTANT))
     }
 
     fn keep(mut self) -> io::Result<(libc::pid_t, OwnedFd)> {
