@@ -68,8 +68,11 @@
 //!
 //! On Linux a network namespace takes long to make. One that leads nowhere, whose loopback interface is down, and of which no
 //! command can change anything is kept when its sandbox has ended, and given to one that comes next, never to two at a time: up to
-//! four of them by each thread of the place that makes processes, which is one unless starts hang. One with a working loopback
-//! interface is always new, and so is that of a command that may write everything as the system's root.
+//! four of them by each thread of the place that makes processes, which is one unless starts hang. With it are kept its user
+//! namespace, and the memory file system that is the `/dev` of the sandbox, which is read-only; nothing of the host's file systems
+//! is kept, so that what was mounted can be unmounted. A command with the network of the executor gets a user namespace that was
+//! kept in the same way. A network with a working loopback interface is always new, and so is that of a command that may write
+//! everything as the system's root; when such a command has ended, or has run for 0.1 s, one is made for the next.
 //!
 //! A command that runs as the system's root finds all of `/proc` read-only, also what is its own there, unless it may write
 //! everything: as the owner of the rest it could change modes there for the whole machine.
