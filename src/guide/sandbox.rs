@@ -68,7 +68,7 @@
 //!
 //! On Linux a network namespace takes long to make. One that leads nowhere, whose loopback interface is down, and of which no
 //! command can change anything is kept when its sandbox has ended, and given to one that comes next, never to two at a time: up to
-//! four of them by each thread of the place that makes processes, which is one unless starts hang. With it are kept its user
+//! four of a kind by each thread of the place that makes processes, which is one unless starts hang. With it are kept its user
 //! namespace, and the memory file system that is the `/dev` of the sandbox, which is read-only; nothing of the host's file systems
 //! is kept, so that what was mounted can be unmounted. A command with the network of the executor gets a user namespace that was
 //! kept in the same way. A network with a working loopback interface is always new, and so is that of a command that may write

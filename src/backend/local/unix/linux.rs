@@ -334,6 +334,8 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
+        // Nobody comes next.
+        self.spares.keep_none();
         if let Some(thread) = self.ahead.take() {
             // A panic was reported where it happened.
             drop(thread.join());

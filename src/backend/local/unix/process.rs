@@ -64,10 +64,10 @@ impl Child {
     /// A command that runs in a sandbox.
     #[cfg(target_os = "linux")]
     pub(super) fn sandboxed(started: super::sandbox::Started, plan: &super::sandbox::SandboxPlan) -> Self {
-        let super::sandbox::Started { pid, pidfd, namespace, listeners, notices, lent, builder } = started;
+        let super::sandbox::Started { pid, pidfd, namespace, listeners, notices, lent, builder, is_built } = started;
         drop(builder);
         let container = namespace.map(platform::Container::PidNamespace);
-        let sandbox = Some(super::sandbox::Running::new(plan, listeners, notices, lent));
+        let sandbox = Some(super::sandbox::Running::new(plan, listeners, notices, (lent, is_built)));
         Self { sandbox, ..Self::new(pid, Some(pidfd), container) }
     }
 

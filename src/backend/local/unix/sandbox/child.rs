@@ -21,7 +21,7 @@ mod passing;
 mod places;
 mod report;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -93,7 +93,7 @@ pub(super) struct Ahead<'a> {
     pub(super) passing: RawFd,
 }
 
-/// Passes the namespaces on in which it was born, and ends. If it cannot, nothing is passed on, or not all.
+/// Makes namespaces, passes them on, and ends. If it cannot, nothing is passed on, or not all.
 pub(super) extern "C" fn ahead_main(ahead: *mut c_void) -> c_int {
     // SAFETY: the parent passes a valid value and is suspended as long as we run.
     let ahead = unsafe { &*ahead.cast::<Ahead<'_>>() };
@@ -107,8 +107,15 @@ pub(super) extern "C" fn ahead_main(ahead: *mut c_void) -> c_int {
 
 unsafe fn make_ahead(ahead: &Ahead<'_>) -> Result<(), Failure> {
     let Ahead { namespaces, devices, keeps_memory, passing } = *ahead;
-    // SAFETY: see the caller.
+    // SAFETY: see the caller. The descriptors are this process's copies.
     unsafe {
+        libc::umask(0);
+        // What others wait for the end of, or want to execute, is not to be held meanwhile. Kernels before 5.9 have no such call.
+        let (below, above) = ((passing - 1) as c_uint, (passing + 1) as c_uint);
+        libc::syscall(libc::SYS_close_range, 0, below, 0);
+        libc::syscall(libc::SYS_close_range, above, c_uint::MAX, 0);
+        let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS);
+        result(libc::unshare(made).into()).during(Stage::Spare, 3)?;
         write_maps(namespaces)?;
         pass_namespaces(namespaces, passing).during(Stage::Spare, 0)?;
         if keeps_memory && namespaces.is_common {
@@ -290,6 +297,10 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
         report.init.wait();
         if let Some(failure) = report.first_fault.failure() {
             return Err(failure);
+        }
+        if namespaces.is_some() && report.is_ready.load(Ordering::Acquire) == 0 {
+            // It was killed, and nobody could be born in its namespace any more; this is how the kernel says so.
+            return Err(Failure { stage: Stage::Command, index: 0, errno: libc::ENOMEM });
         }
 
         if namespaces.is_some_and(|namespaces| namespaces.base == Base::Empty) {

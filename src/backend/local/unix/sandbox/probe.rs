@@ -157,7 +157,7 @@ fn search(mut kernel: Kernel, mut attempt: impl FnMut(&Kernel) -> Result<(), Ref
 }
 
 /// Whether it says nothing of what the kernel allows: descriptors, processes or memory were short.
-fn is_momentary(refusal: &Refusal) -> bool {
+pub(super) fn is_momentary(refusal: &Refusal) -> bool {
     let (errno, room) = match refusal {
         Refusal::Builder(error) | Refusal::Other(_, error) => (error.raw_os_error(), false),
         Refusal::Step(Failure { stage, errno, .. }) => {

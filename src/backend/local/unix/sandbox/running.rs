@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -28,6 +29,8 @@ pub(in crate::backend::local::unix) struct Running {
     notices: Option<io::Result<Notices>>,
     /// Namespaces for another sandbox, until somebody watches for the end.
     lent: Mutex<Option<Lent>>,
+    /// Whether the one who has built it was reaped.
+    is_built: Arc<AtomicBool>,
 }
 
 /// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
@@ -39,7 +42,7 @@ impl Running {
         plan: &SandboxPlan,
         listeners: Vec<OwnedFd>,
         notices: Option<io::Result<Notices>>,
-        lent: Option<Lent>,
+        (lent, is_built): (Option<Lent>, Arc<AtomicBool>),
     ) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
         Self {
@@ -47,6 +50,7 @@ impl Running {
             ended: Ended::default(),
             notices,
             lent: Mutex::new(lent),
+            is_built,
         }
     }
 
@@ -82,7 +86,8 @@ impl Running {
         let command = watch(command, Interest::READABLE)?;
         let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = Arc::clone(&self.ended);
-        Ok(EndWatch { command: Some(command), first, ended, lent, _forwarders: Forwarders::new(listeners)? })
+        let is_built = Arc::clone(&self.is_built);
+        Ok(EndWatch { command: Some(command), first, ended, lent, is_built, _forwarders: Forwarders::new(listeners)? })
     }
 }
 
@@ -95,6 +100,7 @@ pub(in crate::backend::local) struct EndWatch {
     first: Option<AsyncFd<Arc<OwnedFd>>>,
     ended: Ended,
     lent: Option<Lent>,
+    is_built: Arc<AtomicBool>,
     _forwarders: Forwarders,
 }
 
@@ -115,6 +121,11 @@ impl EndWatch {
         }
         if let Some(first) = &self.first {
             ready!(first.poll_read_ready(cx))?.retain_ready();
+            // It was about to end when the command began, and the thread that has made it does nothing else but reap it.
+            if !self.is_built.load(Ordering::Acquire) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             // Nobody is left.
             if let Some(lent) = self.lent.take() {
                 lent.give_back();

@@ -13,7 +13,8 @@
 //!   limits below `/proc/sys/user` are what `/proc` has of it, as above.
 //! - The memory file system: it is read-only, as a whole, from the moment that it is filled. It is kept by a mount namespace of
 //!   its own, so that nothing of the host is kept with it, and each sandbox gets a copy of its mounts.
-//! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others.
+//! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others, and
+//!   whoever has built it was reaped.
 //!
 //! A sandbox that can change its network always has a new one. After it has started, the next one is made ahead.
 
@@ -34,6 +35,8 @@ pub(in crate::backend::local::unix) struct Spares {
     new: Mutex<Option<Spare>>,
     /// Those that were kept could not be entered.
     keeps_none: AtomicBool,
+    /// New ones could not be made ahead.
+    makes_none_ahead: AtomicBool,
     /// A memory file system that was kept could not be copied.
     keeps_no_memory: AtomicBool,
     program: Mutex<Program>,
@@ -68,10 +71,15 @@ pub(super) enum Program {
     Refused,
 }
 
-/// Namespaces take memory of the kernel's, and two descriptors each.
+/// As many of one kind. Namespaces take memory of the kernel's, and up to three descriptors each.
 const MOST: usize = 4;
 
 impl Spare {
+    /// Which of them there are.
+    fn kind(&self) -> (bool, bool) {
+        (self.user.is_some(), self.network.is_some())
+    }
+
     /// Whether they are what a sandbox of this shape does not have to make.
     pub(super) fn is_for(&self, namespaces: &Namespaces) -> bool {
         let network = match namespaces.kept {
@@ -98,6 +106,7 @@ impl Spares {
     pub(super) fn lacks_new(&self, wanted: &Namespaces) -> bool {
         wanted.kept == Kept::New
             && !self.keeps_none.load(Ordering::Relaxed)
+            && !self.makes_none_ahead.load(Ordering::Relaxed)
             && lock(&self.new).as_ref().is_none_or(|spare| !spare.is_for(wanted))
     }
 
@@ -108,10 +117,20 @@ impl Spares {
     }
 
     /// Keeps no namespaces from now on: something lets them be made, and not be entered.
-    pub(super) fn keep_none(&self) {
+    pub(in crate::backend::local::unix) fn keep_none(&self) {
         self.keeps_none.store(true, Ordering::Relaxed);
-        let gone = (std::mem::take(&mut *lock(&self.namespaces)), lock(&self.new).take());
-        drop(gone);
+        self.let_go();
+    }
+
+    /// Keeps those no longer that nobody is in; whether there were any.
+    pub(super) fn let_go(&self) -> bool {
+        let (again, new) = (std::mem::take(&mut *lock(&self.namespaces)), lock(&self.new).take());
+        !again.is_empty() || new.is_some()
+    }
+
+    /// Makes no namespaces ahead from now on.
+    pub(super) fn make_none_ahead(&self) {
+        self.makes_none_ahead.store(true, Ordering::Relaxed);
     }
 
     /// Whether memory file systems are kept.
@@ -155,7 +174,8 @@ impl Lent {
     /// The sandbox has ended, and nobody is in them any more.
     pub(super) fn give_back(self) {
         let mut namespaces = lock(&self.to.namespaces);
-        if namespaces.len() < MOST && !self.to.keeps_none.load(Ordering::Relaxed) {
+        let alike = namespaces.iter().filter(|other| other.kind() == self.spare.kind()).count();
+        if alike < MOST && !self.to.keeps_none.load(Ordering::Relaxed) {
             namespaces.push(self.spare);
         }
     }

@@ -5,13 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use super::child::{
     Ahead, EXECUTION, Entered, Failure, MEMORY, Passed, Program, Report, SetUp, Stage, ahead_main, builder_main,
 };
 use super::notice::{Notices, Place};
+use super::probe::is_momentary;
 use super::shape::{Kept, Shape};
 use super::spare::{self, Lent, Spare, Spares};
 use crate::backend::local::unix::namespace::{PidNamespace, above};
@@ -35,6 +36,8 @@ pub(in crate::backend::local::unix) struct Started {
     pub(in crate::backend::local::unix) lent: Option<Lent>,
     /// Who has built it, to be dropped when there is time.
     pub(in crate::backend::local::unix) builder: Option<Builder>,
+    /// Whether that was reaped.
+    pub(in crate::backend::local::unix) is_built: Arc<AtomicBool>,
 }
 
 /// Why nothing runs.
@@ -87,6 +90,11 @@ pub(super) unsafe fn run(
         let program = file.as_ref().map_or(Program::Image(&image), |file| Program::File(file.as_raw_fd()));
         // SAFETY: see the caller.
         match unsafe { attempt(shape, stacks, command, report, program, (spare.take(), spares.keeps_memory())) } {
+            Err(refusal @ Refusal::Step(Failure { stage: Stage::Spare, .. })) if is_momentary(&refusal) => {
+                return Err(refusal);
+            }
+            // Those that are kept count as well.
+            Err(refusal) if refusal.errno() == Some(libc::ENOSPC) && spares.let_go() => {}
             // A security module may allow some of it only.
             Err(Refusal::Step(Failure { stage: Stage::Spare, index: MEMORY, .. })) => spares.keep_no_memory(),
             // Whatever it is that keeps us out: new ones may do.
@@ -211,7 +219,16 @@ unsafe fn attempt(
     });
     let spare = lent.is_some().then_some(spare);
     Ok(Some((
-        Started { pid, pidfd, namespace, listeners: passed.ports, notices, lent: None, builder: Some(builder) },
+        Started {
+            pid,
+            pidfd,
+            namespace,
+            listeners: passed.ports,
+            notices,
+            lent: None,
+            is_built: Arc::clone(&builder.is_gone),
+            builder: Some(builder),
+        },
         spare,
     )))
 }
@@ -231,8 +248,7 @@ pub(super) unsafe fn make_ahead(shape: &Shape, stack: *mut c_void, spares: &Spar
     let devices = none_yet(namespaces.devices.len());
     let ahead =
         Ahead { namespaces, devices: &devices, keeps_memory: spares.keeps_memory(), passing: theirs.as_raw_fd() };
-    let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS);
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | made;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child gets a stack of its own. `ahead` and all that it points to outlive the call, which suspends this
     // thread until the child has ended. `ahead_main` calls nothing but async-signal-safe functions.
     let pid = check(unsafe { libc::clone(ahead_main, stack, flags, ptr::from_ref(&ahead).cast_mut().cast()) })?;
@@ -242,8 +258,10 @@ pub(super) unsafe fn make_ahead(shape: &Shape, stack: *mut c_void, spares: &Spar
     let mut passed = TakenOver::default();
     passed.take(&ours)?;
     let spare = Spare { user: passed.user, network: passed.network, memory: passed.memory };
-    if spare.is_for(namespaces) {
-        spares.keep_new(spare);
+    match spare.is_for(namespaces) {
+        true => spares.keep_new(spare),
+        // It would be in vain each time.
+        false => spares.make_none_ahead(),
     }
     Ok(())
 }
@@ -356,6 +374,8 @@ pub(in crate::backend::local::unix) struct Builder {
     pid: libc::pid_t,
     /// The number may be another child's once somebody else has reaped this one.
     pidfd: Option<OwnedFd>,
+    /// For whoever has to know that it holds no namespace any more.
+    is_gone: Arc<AtomicBool>,
 }
 
 impl Builder {
@@ -363,7 +383,7 @@ impl Builder {
         // Kernels before 5.2 leave the place as it was.
         // SAFETY: the kernel put a new descriptor there, which nobody else owns.
         let pidfd = (pidfd != -1).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
-        Self { pid, pidfd }
+        Self { pid, pidfd, is_gone: Arc::default() }
     }
 }
 
@@ -376,6 +396,7 @@ impl Drop for Builder {
             // Whoever else has reaped it: it is gone.
             drop(reap(self.pid));
         }
+        self.is_gone.store(true, Ordering::Release);
     }
 }
 

@@ -83,6 +83,7 @@ unsafe fn become_first(set_up: &SetUp<'_>) -> Result<Infallible, Failure> {
         let argv: [*const c_char; 3] = [NAME.as_ptr(), c"-".as_ptr(), ptr::null()];
         let envp: [*const c_char; 1] = [ptr::null()];
         let (name, argv, envp) = (at(c"".as_ptr()), at(argv.as_ptr()), at(envp.as_ptr()));
+        set_up.report.is_ready.store(1, Ordering::Release);
         let executed = call(libc::SYS_execveat, [PROGRAM as usize, name, argv, envp, libc::AT_EMPTY_PATH as usize]);
         Err(Failure { stage: Stage::Init, index: EXECUTION, errno: executed.err().unwrap_or(libc::EINVAL) })
     }

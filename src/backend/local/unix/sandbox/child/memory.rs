@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::super::raw::{self, Errno, result};
 use super::super::shape::{Make, Namespaces};
-use super::{During, Failure, Passed, Stage, open_directory};
+use super::{During, Failure, MEMORY, Passed, Stage, open_directory};
 
 pub(super) const FLAGS: c_ulong = libc::MS_NOSUID | libc::MS_NODEV;
 
@@ -55,17 +55,31 @@ unsafe fn make_in(memory: RawFd, make: &Make) -> Result<(), Errno> {
 
 /// Leaves nothing in this mount namespace but the memory file system at `/dev`, which is read-only from then on, and passes it
 /// on for later sandboxes.
+///
+/// # Errors
+///
+/// `ESTALE` if this process has another root than the namespace: what lies above that would be kept, and be what the next one
+/// finds. Nothing is passed on then.
 pub(super) unsafe fn pass(to: RawFd) -> Result<(), Errno> {
     let here = c".".as_ptr();
     // SAFETY: terminated strings, and descriptors of our own.
     unsafe {
         let namespace = open_own()?;
         result(libc::chdir(c"/dev".as_ptr()).into())?;
+        let memory = open_directory(c".")?;
         // The old root comes to lie over the new one, and is taken away with all that is mounted on it.
         result(libc::syscall(libc::SYS_pivot_root, here, here))?;
         result(libc::umount2(here, libc::MNT_DETACH).into())?;
         let flags = FLAGS | libc::MS_REMOUNT | libc::MS_RDONLY;
         result(libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()).into())?;
+        // To where the next one will be.
+        result(libc::setns(namespace, libc::CLONE_NEWNS).into())?;
+        let root = open_directory(c"/")?;
+        if raw::identity(root)? != raw::identity(memory)? {
+            return Err(libc::ESTALE);
+        }
+        libc::close(root);
+        libc::close(memory);
         let passed = raw::send_descriptor(namespace, Passed::Memory as u8, to);
         libc::close(namespace);
         passed
@@ -73,7 +87,8 @@ pub(super) unsafe fn pass(to: RawFd) -> Result<(), Errno> {
 }
 
 /// Passes a copy of the memory file system at `/dev` on, in a mount namespace of its own; it is read-only from then on.
-/// Whatever is in the way of that is in the way of the next sandbox only; not to come back to `root` is a failure.
+/// Whatever is in the way of that is in the way of the next sandbox only; not to come back to `root` is a failure, after which
+/// one that passes nothing on may do.
 pub(super) unsafe fn pass_copy(root: RawFd, to: RawFd) -> Result<(), Failure> {
     // SAFETY: see the caller.
     unsafe {
@@ -81,7 +96,7 @@ pub(super) unsafe fn pass_copy(root: RawFd, to: RawFd) -> Result<(), Failure> {
         if libc::unshare(libc::CLONE_NEWNS) == 0 {
             // Without it the next one fills its own.
             let _ = pass(to);
-            come_back(own, root).during(Stage::Memory, 5)?;
+            come_back(own, root).during(Stage::Spare, MEMORY)?;
         }
         libc::close(own);
         Ok(())

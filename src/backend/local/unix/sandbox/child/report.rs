@@ -12,6 +12,8 @@ pub(in crate::backend::local::unix) struct Report {
     pub(super) fault: Fault,
     /// What failed in the init.
     pub(super) first_fault: Fault,
+    /// The init has done its part, and is about to execute its program.
+    pub(super) is_ready: AtomicI32,
     /// The builder came to its end.
     pub(in super::super) done: AtomicI32,
     pub(in super::super) init: Sibling,
@@ -32,7 +34,7 @@ impl Report {
     pub(in super::super) fn clear(&self) {
         [&self.fault, &self.first_fault].into_iter().for_each(Fault::clear);
         [&self.init, &self.command].into_iter().for_each(Sibling::clear);
-        [&self.done, &self.not_told].into_iter().for_each(|number| number.store(0, Ordering::Relaxed));
+        [&self.is_ready, &self.done, &self.not_told].into_iter().for_each(|number| number.store(0, Ordering::Relaxed));
     }
 
     /// What failed, if anything did. That of the init comes first: without it, nothing of the builder's is of use.

@@ -153,7 +153,11 @@ impl Shared {
             let placed = made.and_then(|(thing, open)| {
                 written.clone().map_err(io::Error::other)?;
                 let renamed = rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE);
-                if ready.is_some() && matches!(renamed, Err(Errno::XDEV | Errno::ACCESS | Errno::PERM)) {
+                // These are of the one path; whatever else is in the way is in the way of others too.
+                let is_its_own = |error: Errno| {
+                    matches!(error, Errno::EXIST | Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::ROFS)
+                };
+                if ready.is_some() && renamed.is_err_and(|error| !is_its_own(error)) {
                     state.stock.give_up();
                 }
                 renamed?;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
+use super::limits::{TOLD, again};
 use super::spare::{Program, Spare, Spares};
 use super::*;
 use crate::backend::local::unix::namespace::above;
@@ -208,28 +209,111 @@ fn nothing_of_the_host_is_kept() {
             for kernel in kernels_with_networks() {
                 let mut launcher = Launcher::new().unwrap();
                 let plan = prepared(&kernel, &everything(), Walls::default());
-                let memory = launcher.with_stacks(|[stack, ..], spares| {
+                let passed = prepared(&kernel, &read_only(), Walls::default());
+                let memories = launcher.with_stacks(|stacks, spares| {
                     // SAFETY: the launcher blocks all signals and lends its stacks.
-                    unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();
-                    spares.take(plan.shape.namespaces().unwrap()).unwrap().memory.unwrap()
+                    unsafe { start::make_ahead(&plan.shape, stacks[0], spares) }.unwrap();
+                    let ahead = spares.take(plan.shape.namespaces().unwrap()).unwrap();
+                    let report = Report::default();
+                    // SAFETY: as above; the command's function needs nothing.
+                    let started = unsafe {
+                        start::run(&passed.shape, stacks, spares, Some((end, std::ptr::null_mut())), &report)
+                    };
+                    let started = started.unwrap().expect("it was made");
+                    let target = wait_target(started.pidfd.as_raw_fd()).unwrap();
+                    assert_eq!(wait(target, libc::WEXITED).unwrap(), Some(ExitStatus::exited(7)));
+                    started.namespace.expect("it has one").end();
+                    started.lent.expect("they are kept").give_back();
+                    [ahead, spares.take(passed.shape.namespaces().unwrap()).unwrap()].map(|spare| spare.memory.unwrap())
                 });
-                let looked = std::thread::spawn(move || {
-                    // SAFETY: the calls take numbers, and concern this thread only, which ends.
-                    unsafe {
-                        assert_eq!(libc::unshare(libc::CLONE_FS), 0);
-                        assert_eq!(libc::setns(memory.as_raw_fd(), libc::CLONE_NEWNS), 0);
-                    }
-                    let names = std::fs::read_dir("/").unwrap().map(|entry| entry.unwrap().file_name());
-                    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-                    names.sort();
-                    (names, std::fs::write("/new", "").unwrap_err().raw_os_error())
-                });
-                let (names, error) = looked.join().unwrap();
-                assert_eq!(names, ["closed", "closed-file", "dev", "proc", "shm"], "{kernel:?}");
-                assert_eq!(error, Some(libc::EROFS), "{kernel:?}");
+                for memory in memories {
+                    let looked = std::thread::spawn(move || {
+                        // SAFETY: the calls take numbers, and concern this thread only, which ends.
+                        unsafe {
+                            assert_eq!(libc::unshare(libc::CLONE_FS), 0);
+                            assert_eq!(libc::setns(memory.as_raw_fd(), libc::CLONE_NEWNS), 0);
+                        }
+                        let names = std::fs::read_dir("/").unwrap().map(|entry| entry.unwrap().file_name());
+                        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+                        names.sort();
+                        (names, std::fs::write("/new", "").unwrap_err().raw_os_error())
+                    });
+                    let (names, error) = looked.join().unwrap();
+                    assert_eq!(names, ["closed", "closed-file", "dev", "proc", "shm"], "{kernel:?}");
+                    assert_eq!(error, Some(libc::EROFS), "{kernel:?}");
+                }
             }
         });
         thread.join().unwrap();
+    }
+}
+
+/// As in a container: the root of its mount namespace is out of its reach, and has to stay out of that of its commands.
+#[tokio::test]
+async fn an_executor_with_a_root_of_its_own_keeps_nothing_that_is_above_it() {
+    if !may_mount() {
+        return;
+    }
+    if std::env::var(TOLD).is_err() {
+        let root = tempfile::tempdir_in("/var/tmp").unwrap();
+        let at = std::ffi::CString::new(root.path().to_str().unwrap()).unwrap();
+        let test = "an_executor_with_a_root_of_its_own_keeps_nothing_that_is_above_it";
+        return again(module_path!(), test, "", move || {
+            let (none, everything) = (std::ptr::null(), c"/".as_ptr());
+            // SAFETY: the strings are terminated, and the other pointers may be null.
+            unsafe {
+                libc::unshare(libc::CLONE_NEWNS) == 0
+                    && libc::mount(none, everything, none, libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()) == 0
+                    && libc::mount(everything, at.as_ptr(), none, libc::MS_REC | libc::MS_BIND, std::ptr::null()) == 0
+                    && libc::chroot(at.as_ptr()) == 0
+                    && libc::chdir(everything) == 0
+            }
+        });
+    }
+    let kernel = probe::kernel().unwrap();
+    assert_eq!(kernel.mode, Mode::Mount, "there are no user namespaces for it");
+    let spawner = Spawner::new(PATIENCE);
+    let plan = prepared(kernel, &read_only(), Walls::default());
+    let first = said(&spawner, &plan, "ls -A /dev").await;
+    for _ in 0..3 {
+        assert_eq!(said(&spawner, &plan, "ls -A /dev").await, first);
+    }
+    patiently(spawner.shut_down()).await;
+}
+
+#[tokio::test]
+async fn who_may_not_come_back_keeps_no_memory_file_system() {
+    const SYS_CHROOT: u32 = 18;
+    if !may_mount() {
+        return;
+    }
+    if std::env::var(TOLD).is_err() {
+        // SAFETY: the call takes numbers.
+        let set_up = || unsafe { libc::prctl(libc::PR_CAPBSET_DROP, SYS_CHROOT, 0, 0, 0) } == 0;
+        return again(module_path!(), "who_may_not_come_back_keeps_no_memory_file_system", "", set_up);
+    }
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        for _ in 0..3 {
+            assert_eq!(said(&spawner, &plan, "echo runs").await, "runs\n", "{kernel:?}");
+        }
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+#[test]
+fn those_of_one_kind_leave_the_others_their_room() {
+    for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.mode == Mode::User) {
+        let null = || Some(File::open("/dev/null").unwrap().into());
+        let spares = Arc::new(Spares::default());
+        for _ in 0..100 {
+            spares.lend(Spare { user: null(), network: None, memory: None }).give_back();
+        }
+        spares.lend(Spare { user: null(), network: null(), memory: None }).give_back();
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        assert!(spares.take(plan.shape.namespaces().unwrap()).is_some());
+        assert!(spares.let_go() && !spares.let_go(), "there were others");
     }
 }
 
