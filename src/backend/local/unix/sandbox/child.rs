@@ -429,6 +429,11 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             old_root
         };
         hold(&namespaces.held, &host, root, memory)?;
+        // It has to find a place for its /proc, which is no concern of what follows.
+        let is_early = base != Base::Empty;
+        if is_early {
+            make_init(set_up, init)?;
+        }
         let devices = raw::clone_tree(memory, c"dev", true).during(Stage::Dev, 0)?;
         raw::attach_tree(devices, root, c"dev").during(Stage::Dev, 1)?;
         let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
@@ -453,12 +458,25 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
             listen(*port, set_up.passing).during(Stage::Port, index)?;
         }
 
-        result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
-        set_up.program.store(init, Ordering::Relaxed);
-        let argument = ptr::from_ref(set_up).cast_mut().cast();
-        // It does not suspend this process: the parent's memory outlives both.
-        make_sibling(first_main, set_up.init_stack, argument, &set_up.report.init, 0).during(Stage::Init, 0)?;
+        if !is_early {
+            make_init(set_up, init)?;
+        }
         Ok(root)
+    }
+}
+
+/// Makes the init, which runs at the same time from here on, in a new PID namespace.
+///
+/// # Safety
+///
+/// Only in a child that has a mount namespace of its own, which waits for it.
+unsafe fn make_init(set_up: &SetUp<'_>, program: RawFd) -> Result<(), Failure> {
+    set_up.program.store(program, Ordering::Relaxed);
+    let argument = ptr::from_ref(set_up).cast_mut().cast();
+    // SAFETY: see the caller. It does not suspend this process: the parent's memory outlives both.
+    unsafe {
+        result(libc::unshare(libc::CLONE_NEWPID).into()).during(Stage::PidNamespace, 0)?;
+        make_sibling(first_main, set_up.init_stack, argument, &set_up.report.init, 0).during(Stage::Init, 0)
     }
 }
 
