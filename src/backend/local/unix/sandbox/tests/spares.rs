@@ -147,7 +147,7 @@ async fn nothing_stays_in_what_is_used_again() {
     const SCRIPT: &str = "{ echo 7 9 1 > /proc/self/projid_map; } 2> /dev/null && echo said; \
                           for f in /proc/self/net/* /proc/meminfo; do chmod 640 $f 2> /dev/null && echo $f; done; \
                           for f in /proc/sys/net/ipv4/*; do { cat $f > $f; } 2> /dev/null && echo $f; done; \
-                          cat /proc/self/projid_map; ls -l /proc/self/net/tcp; readlink /proc/self/ns/net";
+                          cat /proc/self/projid_map; ls -l --time-style=+ /proc/self/net/tcp; readlink /proc/self/ns/net";
     for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.fresh_proc) {
         let spawner = Spawner::new(PATIENCE);
         let plan = prepared(&kernel, &read_only(), Walls::default());
