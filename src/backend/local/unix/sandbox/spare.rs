@@ -16,7 +16,8 @@
 //! - It is given back only when the first process of the sandbox has ended, which the kernel lets happen after all others, and
 //!   whoever has built it was reaped.
 //!
-//! A sandbox that can change its network always has a new one. After it has started, the next one is made ahead.
+//! A sandbox that can change its network always has a new one. When it has ended, or goes on for a while, the next one is made
+//! ahead.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
