@@ -10,6 +10,7 @@ mod stop;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -315,13 +316,14 @@ async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result
     }
 }
 
-/// The next event. Where there is none yet, all that has come was taken.
+/// The next event. While there is none, all that has come was taken.
 async fn next_event(process: &mut Process, gate: &Gate) -> Result<Option<Event>, WaitError> {
     let mut next = pin!(process.next_event());
     poll_fn(|cx| {
         let polled = next.as_mut().poll(cx);
-        if polled.is_pending() {
-            gate.caught_up();
+        match polled {
+            Poll::Pending => gate.open(),
+            Poll::Ready(_) => gate.close(),
         }
         polled
     })

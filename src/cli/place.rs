@@ -15,6 +15,9 @@ use super::args::PlaceArgs;
 use super::explain;
 use super::throttle::{Gate, Throttled};
 
+/// Output held for a slow reader. More than what the reference may send before its response to the start.
+const HELD_BYTES: usize = 4 << 20;
+
 /// A place, and the gate of its connection, which is open.
 pub(super) async fn connect(args: &PlaceArgs) -> Result<(Environment, Gate), String> {
     connect_with(args, SandboxSettings::default()).await
@@ -36,7 +39,9 @@ pub(super) async fn connect_with(args: &PlaceArgs, sandbox: SandboxSettings) -> 
 
 async fn attach<T: Transport>(dialled: Result<T, ConnectError>, gate: &Gate) -> Result<Environment, ConnectError> {
     let transport = Throttled { transport: dialled?, gate: gate.clone() };
-    Environment::connect(transport, ClientConfig::default()).await
+    let mut config = ClientConfig::default();
+    config.output.retained_bytes = HELD_BYTES;
+    Environment::connect(transport, config).await
 }
 
 async fn dial(url: &str, args: &PlaceArgs) -> Result<Result<WebSocketTransport, ConnectError>, String> {

@@ -1,4 +1,4 @@
-//! One command, one connection: when its output is not taken, the connection is not read.
+//! One command, one connection: while its output is not taken, the connection is not read.
 //!
 //! A library client must not do this, since other processes share the connection; towards a peer without credits it
 //! reads on, and what a slow reader misses becomes a gap. Here the pipe of the system can do what it does for a local
@@ -13,45 +13,71 @@ use futures_core::Stream;
 use longarm::error::TransportError;
 use longarm::transport::{Incoming, Outgoing, Transport};
 
-/// Bytes that may come before all that came earlier was taken. Well below what a client holds for one process.
+/// Bytes that may come while the command's output is not taken.
 const AHEAD_BYTES: usize = 512 << 10;
 
 /// Says how far reading may go.
+///
+/// Whoever waits for the peer opens it: what he waits for may stand behind any amount of output. Events of a process may
+/// come before the response to its start, and after later ones (`protocol.md` 3).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// It may be closed at all.
     active: bool,
+    /// Nobody waits: the output that came is being written.
+    busy: bool,
     ahead_bytes: usize,
+    /// The one who waits had a turn since so much came.
+    yielded: bool,
     reader: Option<Waker>,
     /// Grows while the gate is closed.
     excuses: u64,
 }
 
 impl Gate {
-    /// From here on, the connection waits for [`caught_up`](Self::caught_up).
+    /// From here on, the connection waits while it is closed.
     pub(super) fn activate(&self) {
         self.lock().active = true;
     }
 
-    /// All that has come was taken.
-    pub(super) fn caught_up(&self) {
+    /// All that has come was taken, and more is waited for.
+    pub(super) fn open(&self) {
         let mut state = self.lock();
+        state.busy = false;
+        state.yielded = false;
         state.ahead_bytes = 0;
         if let Some(reader) = state.reader.take() {
             reader.wake();
         }
     }
 
+    /// Until it is opened again, the connection waits once it is too far ahead.
+    pub(super) fn close(&self) {
+        self.lock().busy = true;
+    }
+
     /// Ready while it is open.
     fn poll_open(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if !state.is_closed() {
+        if !state.active || state.ahead_bytes < AHEAD_BYTES {
             return Poll::Ready(());
         }
-        // Under the same lock, so that nobody opens it unnoticed.
-        state.reader = Some(cx.waker().clone());
+        if !state.busy && state.yielded {
+            state.yielded = false;
+            state.ahead_bytes = 0;
+            return Poll::Ready(());
+        }
+        if state.busy {
+            // Under the same lock, so that nobody opens it unnoticed.
+            state.reader = Some(cx.waker().clone());
+        } else {
+            // What has come may be what is waited for, and not have been noticed yet.
+            state.yielded = true;
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 
@@ -69,7 +95,7 @@ impl Gate {
 
 impl State {
     fn is_closed(&self) -> bool {
-        self.active && self.ahead_bytes >= AHEAD_BYTES
+        self.active && self.busy && self.ahead_bytes >= AHEAD_BYTES
     }
 }
 

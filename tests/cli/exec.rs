@@ -293,6 +293,56 @@ fn a_reader_that_leaves_ends_the_command_quietly() {
     }
 }
 
+/// A server without extensions: sends 30 pieces of 20,481 bytes, and the response to the start or the first piece after them.
+const LATE: &str = r#"
+late=$1
+piece=$(head -c 27308 /dev/zero | tr '\0' A)
+output() {
+  printf '{"method":"process/output","params":{"processId":"%s","seq":%s,"stream":"stdout","chunk":"%s"}}\n' \
+    "$process" "$1" "$piece"
+}
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/^[^[]*"id":\([0-9]*\).*/\1/p')
+  case $line in
+  *'"initialize"'*) echo "{\"id\":$id,\"result\":{\"sessionId\":\"s\"}}" ;;
+  *'"process/start"'*)
+    process=$(printf %s "$line" | sed 's/.*"processId":"\([^"]*\)".*/\1/')
+    response="{\"id\":$id,\"result\":{\"processId\":\"$process\"}}"
+    [ "$late" = response ] || { echo "$response"; }
+    seq=1
+    [ "$late" = first ] && seq=2
+    while [ $seq -le 30 ]; do
+      output $seq
+      seq=$((seq + 1))
+    done
+    [ "$late" = first ] && output 1
+    [ "$late" = response ] && echo "$response"
+    printf '{"method":"process/exited","params":{"processId":"%s","seq":31,"exitCode":6}}\n' "$process"
+    printf '{"method":"process/closed","params":{"processId":"%s","seq":32}}\n' "$process"
+    ;;
+  *'"id":'*) echo "{\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}" ;;
+  esac
+done
+"#;
+
+#[test]
+fn what_is_waited_for_may_stand_behind_much_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = dir.path().join("server");
+    std::fs::write(&server, LATE).unwrap();
+    for late in ["nothing", "response", "first"] {
+        let server = format!("sh '{}' {late}", server.display());
+        let outcome = run(Command::new(PROGRAM).args(["exec", "--stdio", &server, "--cwd", "/", "--", "x"]), b"");
+        let zeros = outcome.stdout.iter().all(|byte| *byte == 0);
+        assert_eq!(
+            (outcome.code(), outcome.stdout.len(), zeros),
+            (6, 30 * 20_481, true),
+            "{late}: {:?}",
+            outcome.stderr
+        );
+    }
+}
+
 #[test]
 fn a_slow_reader_gets_everything() {
     let places = Place::all();
