@@ -22,9 +22,11 @@ mod child;
 mod direct;
 mod filter;
 mod landlock;
+mod looks;
 mod notice;
 mod placeholder;
 mod plan;
+mod plans;
 mod ports;
 mod probe;
 mod proc_names;
@@ -45,7 +47,8 @@ pub(super) use self::child::Report;
 use self::child::{Failure, Stage};
 pub(super) use self::notice::rest;
 pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
-use self::plan::{Network, Settings, Walls};
+use self::plan::{Settings, Walls};
+use self::plans::{For, Plans};
 pub(super) use self::running::{EndWatch, Running};
 use self::shape::{Shape, Step, Target};
 pub(super) use self::spare::Spares;
@@ -149,20 +152,19 @@ pub(in crate::backend::local) fn prepare(
     settings: &SandboxSettings,
     managed: Option<&ManagedNetworkFacts>,
 ) -> Result<SandboxPlan, SandboxError> {
-    prepare_on(probe::kernel()?, bound, settings, managed, Walls::left_out(settings))
+    static PLANS: Plans = Plans::new();
+    prepare_on((probe::kernel()?, &PLANS), bound, settings, managed, Walls::left_out(settings))
 }
 
 fn prepare_on(
-    kernel: &probe::Kernel,
+    (kernel, plans): (&probe::Kernel, &Plans),
     bound: &Arc<Bound>,
     settings: &SandboxSettings,
     managed: Option<&ManagedNetworkFacts>,
     without: Walls,
 ) -> Result<SandboxPlan, SandboxError> {
     let choices = Settings { private_loopback: settings.private_loopback, managed, without };
-    let enforcement = kernel.assess(bound, Network::of(bound, &choices), settings.accept_partial)?;
-    let shape = plan::shape(bound, &choices, kernel)?;
-    Ok(SandboxPlan { shape: Arc::new(shape), enforcement: Arc::new(enforcement), bound: Arc::clone(bound) })
+    plans.prepare(kernel, For { bound, settings: choices, accept_partial: settings.accept_partial })
 }
 
 /// What a step is about.

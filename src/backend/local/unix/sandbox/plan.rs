@@ -4,16 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, c_int};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::filter::{self, FilterPlan, Others, Sockets};
 use super::landlock::{Rights, Taken};
+use super::looks::{Found, Looks};
 use super::probe::{Kernel, Mode};
-use super::proc_names;
 use super::shape::{
     At, Base, Hold, Identity, Kept, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target,
 };
@@ -75,15 +73,20 @@ impl Network {
 }
 
 /// The shape of the sandbox for `bound` on this kernel.
-pub(super) fn shape(bound: &Bound, settings: &Settings<'_>, kernel: &Kernel) -> Result<Shape, SandboxError> {
+pub(super) fn shape(
+    bound: &Bound,
+    settings: &Settings<'_>,
+    kernel: &Kernel,
+    looks: &Looks,
+) -> Result<Shape, SandboxError> {
     let network = Network::of(bound, settings);
     let namespaces = match kernel.mode {
         Mode::Bare => None,
-        Mode::User | Mode::Mount => Some(mounts(bound, settings, network, kernel)?),
+        Mode::User | Mode::Mount => Some(mounts(bound, settings, network, kernel, looks)?),
     };
     let landlock = match kernel.landlock {
         Some(version) if !settings.without.landlock => {
-            rules(bound, network, Rights::new(version), namespaces.as_ref(), kernel)?
+            rules(bound, network, Rights::new(version), namespaces.as_ref(), (kernel, looks))?
         }
         _ => None,
     };
@@ -107,6 +110,7 @@ fn mounts(
     settings: &Settings<'_>,
     network: Network,
     kernel: &Kernel,
+    looks: &Looks,
 ) -> Result<Namespaces, SandboxError> {
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     let mut maps = None;
@@ -133,7 +137,7 @@ fn mounts(
     // It is the owner of what is there, and could change the modes of it, for whoever comes next, as well as what it can write to.
     let all_read_only = guarded && kernel.is_root;
     let kept = kept(flags, network, all_read_only || !kernel.is_root, settings.without);
-    let mut tree = Tree::new(base, kernel);
+    let mut tree = Tree::new(base, kernel, looks);
     if !settings.without.mounts {
         if base == Base::Empty {
             tree.add_root(bound)?;
@@ -163,7 +167,7 @@ fn mounts(
         devices: kernel.devices.clone(),
         proc: if kernel.fresh_proc {
             let prefix = if base == Base::Empty { "/dev/root" } else { "" };
-            let names = if guarded && !all_read_only { proc_names::writable() } else { Ok(Vec::new()) };
+            let names = if guarded && !all_read_only { looks.writable_in_proc() } else { Ok(Vec::new()) };
             let names = names.map_err(|error| {
                 SandboxError::unavailable(
                     format!("/proc cannot be listed: {error}"),
@@ -217,8 +221,9 @@ pub(super) fn unique(ports: &[u16]) -> Vec<u16> {
 const MAX_PORTS: usize = 64;
 
 /// The tree while it is planned.
-struct Tree {
+struct Tree<'a> {
     base: Base,
+    looks: &'a Looks,
     sources: Vec<Source>,
     makes: Vec<Make>,
     /// How many of those every sandbox has.
@@ -245,10 +250,11 @@ const CLOSED_FILE: &str = "closed-file";
 /// As many as a pattern may match, twice.
 const MAX_HELD: usize = 16_384;
 
-impl Tree {
-    fn new(base: Base, kernel: &Kernel) -> Self {
+impl<'a> Tree<'a> {
+    fn new(base: Base, kernel: &Kernel, looks: &'a Looks) -> Self {
         let mut tree = Self {
             base,
+            looks,
             sources: vec![],
             makes: vec![],
             common: 0,
@@ -304,7 +310,7 @@ impl Tree {
     /// Lets nobody write to the settings of the machine where all else may be written: their owner could, if it has the
     /// number of the system's root, or was given a part of the control groups.
     fn guard(&mut self, path: &Path) -> Result<(), SandboxError> {
-        match look(path)? {
+        match self.looks.look(path)? {
             Some(found) => self.attach(path, found, false),
             None => Ok(()),
         }
@@ -319,7 +325,7 @@ impl Tree {
             if access < Some(Access::Read) || self.is_put(path) {
                 continue;
             }
-            let Some(found) = look(path)? else { continue };
+            let Some(found) = self.looks.look(path)? else { continue };
             let at = Path::new("shm").join(path.strip_prefix("/dev/shm").unwrap_or(path));
             self.make_way(&at, found, 0o755);
             self.put_source(path, found, access == Some(Access::Write), Target::Path(relative(path)?, None))?;
@@ -343,7 +349,7 @@ impl Tree {
             // It is not there.
             return Ok(());
         }
-        let Some(found) = look(&entry.path)? else { return Ok(()) };
+        let Some(found) = self.looks.look(&entry.path)? else { return Ok(()) };
         if self.put.contains_key(&entry.path) && entry.access != Access::Deny {
             return Ok(());
         }
@@ -380,7 +386,7 @@ impl Tree {
         }
         let top = top.to_path_buf();
         for directory in new {
-            let Some(found) = look(directory)?.filter(|found| found.directory) else { continue };
+            let Some(found) = self.looks.look(directory)?.filter(|found| found.directory) else { continue };
             if self.held.len() == MAX_HELD {
                 return Err(SandboxError::preparation(format!(
                     "what is denied lies in more than {MAX_HELD} directories that could be moved; deny some of these instead"
@@ -494,7 +500,7 @@ fn rules(
     network: Network,
     rights: Rights,
     namespaces: Option<&Namespaces>,
-    kernel: &Kernel,
+    (kernel, looks): (&Kernel, &Looks),
 ) -> Result<Option<Landlock>, SandboxError> {
     let files = bound.root != Some(Access::Write);
     let taken =
@@ -520,7 +526,7 @@ fn rules(
         for entry in bound.changes().filter(Change::opens).map(|change| change.entry) {
             let found = match is_own(&entry.path) {
                 true => None,
-                false => look(&entry.path)?,
+                false => looks.look(&entry.path)?,
             };
             let Some(found) = found else { continue };
             let access = match entry.access {
@@ -535,28 +541,6 @@ fn rules(
         }
     }
     Ok(Some(Landlock { handled, first: rights.first(), bytes, rules }))
-}
-
-/// What is at a path.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    identity: Identity,
-    directory: bool,
-}
-
-/// Looks at a path that has no links. None if there is nothing, or nothing that can be reached.
-fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => Err(SandboxError::preparation(format!(
-            "{} has become a link while the sandbox was prepared",
-            path.display()
-        ))),
-        Ok(found) => Ok(Some(Found { identity: (found.dev(), found.ino()), directory: found.is_dir() })),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => Ok(None),
-            _ => Err(SandboxError::preparation(format!("{} cannot be looked at: {error}", path.display()))),
-        },
-    }
 }
 
 /// Whether every process gets its own one there, whatever the intent says.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::child::{Failure, Report, Stage};
 use super::filter;
 use super::landlock::{LEAST_FOR_FILES, LEAST_FOR_NETWORK, LEAST_FOR_SIGNALS};
+use super::looks::Looks;
 use super::notice;
 use super::plan::{self, Settings, Walls};
 use super::raw::{self, Errno};
@@ -204,7 +205,7 @@ impl Kernel {
     fn attempt(&self, launcher: &mut platform::Launcher) -> Result<(), Refusal> {
         let settings = Settings { private_loopback: true, managed: None, without: Walls::default() };
         let bound = read_only();
-        let shape = plan::shape(&bound, &settings, self)
+        let shape = plan::shape(&bound, &settings, self, &Looks::default())
             .map_err(|error| Refusal::Other("plan a sandbox", io::Error::other(error)))?;
         let report = Report::default();
         launcher.with_stacks(|stacks, spares| {

@@ -7,7 +7,7 @@ use super::landlock;
 use super::raw::RulesetAttributes;
 
 /// Everything that the child sets up before the command runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// What stands between the command and the machine, besides the filter and Landlock: namespaces of its own, or nothing.
     pub(super) namespaces: Option<Box<Namespaces>>,
@@ -19,7 +19,7 @@ pub(super) struct Shape {
 }
 
 /// Namespaces, and what is in them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Namespaces {
     /// `CLONE_NEW…`, all but the PID namespace.
     pub(super) flags: c_int,
@@ -72,7 +72,7 @@ pub(super) enum Base {
 }
 
 /// A place that is attached again, with other rights.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Source {
     /// Relative to the root.
     pub(super) path: CString,
@@ -84,7 +84,7 @@ pub(super) struct Source {
 pub(super) type Identity = (u64, u64);
 
 /// Something in the memory file system, by its path there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Make {
     Directory(CString, libc::mode_t),
     File(CString, libc::mode_t),
@@ -92,7 +92,7 @@ pub(super) enum Make {
 }
 
 /// Something put over a place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Step {
     /// A source, by its index.
     Attach { source: usize, target: Target },
@@ -101,7 +101,7 @@ pub(super) enum Step {
 }
 
 /// A directory that can be neither moved nor removed, though what is in it can be changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Hold {
     /// A place at or above which nothing can be moved anyway, relative to the root.
     pub(super) top: CString,
@@ -111,7 +111,7 @@ pub(super) struct Hold {
 }
 
 /// Where it is put.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Target {
     /// Where the source was copied from.
     Source,
@@ -120,7 +120,7 @@ pub(super) enum Target {
 }
 
 /// What `/proc` is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Proc {
     /// That of the new PID namespace, with these parts read-only, or all of it.
     Fresh { read_only: Vec<CString>, all_read_only: bool },
@@ -129,7 +129,7 @@ pub(super) enum Proc {
 }
 
 /// A ruleset, and what it is made from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Landlock {
     pub(super) handled: RulesetAttributes,
     /// What is handled for the first process of a PID namespace: never nothing.
@@ -140,14 +140,14 @@ pub(super) struct Landlock {
 }
 
 /// Rights at and below a place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) at: At,
     pub(super) access: u64,
 }
 
 /// A place, as the child has it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum At {
     /// A source, by its index.
     Source(usize),
@@ -166,6 +166,56 @@ impl Shape {
     /// The namespaces, if there are any.
     pub(super) fn namespaces(&self) -> Option<&Namespaces> {
         self.namespaces.as_deref()
+    }
+
+    /// Which files it says that there are.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
+        let namespaces = self.namespaces.iter();
+        namespaces.flat_map(|namespaces| {
+            let sources = namespaces.sources.iter().map(|source| &source.identity);
+            let held = namespaces.held.iter().map(|hold| &hold.identity);
+            sources.chain(held).chain(namespaces.steps.iter().filter_map(|step| step.target().identity()))
+        })
+    }
+
+    /// The same, in the same order.
+    pub(super) fn identities_mut(&mut self) -> impl Iterator<Item = &mut Identity> {
+        let namespaces = self.namespaces.iter_mut();
+        namespaces.flat_map(|namespaces| {
+            let sources = namespaces.sources.iter_mut().map(|source| &mut source.identity);
+            let held = namespaces.held.iter_mut().map(|hold| &mut hold.identity);
+            sources.chain(held).chain(namespaces.steps.iter_mut().filter_map(|step| step.target_mut().identity_mut()))
+        })
+    }
+}
+
+impl Step {
+    fn target(&self) -> &Target {
+        match self {
+            Self::Attach { target, .. } | Self::Mask { target, .. } => target,
+        }
+    }
+
+    fn target_mut(&mut self) -> &mut Target {
+        match self {
+            Self::Attach { target, .. } | Self::Mask { target, .. } => target,
+        }
+    }
+}
+
+impl Target {
+    fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Source => None,
+            Self::Path(_, identity) => identity.as_ref(),
+        }
+    }
+
+    fn identity_mut(&mut self) -> Option<&mut Identity> {
+        match self {
+            Self::Source => None,
+            Self::Path(_, identity) => identity.as_mut(),
+        }
     }
 }
 

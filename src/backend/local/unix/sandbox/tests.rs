@@ -120,8 +120,19 @@ fn settings() -> SandboxSettings {
     SandboxSettings::default().accept_partial(true)
 }
 
+/// By itself, as the first one on that kernel.
+fn prepared_on(
+    kernel: &Kernel,
+    bound: &Arc<Bound>,
+    settings: &SandboxSettings,
+    managed: Option<&ManagedNetworkFacts>,
+    without: Walls,
+) -> Result<SandboxPlan, SandboxError> {
+    prepare_on((kernel, &Plans::new()), bound, settings, managed, without)
+}
+
 fn prepared(kernel: &Kernel, bound: &Arc<Bound>, without: Walls) -> SandboxPlan {
-    prepare_on(kernel, bound, &settings(), None, without).unwrap()
+    prepared_on(kernel, bound, &settings(), None, without).unwrap()
 }
 
 fn launch_plan(script: &str, cwd: &Path, sandbox: SandboxPlan) -> LaunchPlan {
@@ -400,13 +411,13 @@ async fn without_namespaces_only_reading_is_allowed_and_only_if_the_owner_accept
     let cause = probe::Cause { cause: "user namespaces are switched off".into(), remedy: "switch them on".into() };
     let kernel = Kernel { mode: Mode::Bare, no_namespaces: Some(cause), ..probe::kernel().unwrap().clone() };
     let writable = bound(Some(Access::Read), NetworkPolicy::Restricted, &[(root.clone(), Access::Write)]);
-    let error = prepare_on(&kernel, &writable, &settings(), None, Walls::default()).unwrap_err();
+    let error = prepared_on(&kernel, &writable, &settings(), None, Walls::default()).unwrap_err();
     let SandboxError::Unavailable { cause, remedy } = &error else { panic!("{error}") };
     assert_eq!((cause.as_str(), remedy.as_deref()), ("user namespaces are switched off", Some("switch them on")));
-    let refused = prepare_on(&kernel, &read_only(), &SandboxSettings::default(), None, Walls::default());
+    let refused = prepared_on(&kernel, &read_only(), &SandboxSettings::default(), None, Walls::default());
     assert!(matches!(refused, Err(SandboxError::Unavailable { .. })), "not accepted");
     if kernel.landlock.is_none_or(|version| version < 3) {
-        assert!(prepare_on(&kernel, &read_only(), &settings(), None, Walls::default()).is_err());
+        assert!(prepared_on(&kernel, &read_only(), &settings(), None, Walls::default()).is_err());
         return;
     }
     let plan = prepared(&kernel, &read_only(), Walls::default());

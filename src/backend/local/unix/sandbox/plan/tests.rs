@@ -97,7 +97,7 @@ fn ruled(landlock: &Landlock, namespaces: &Namespaces, path: &Path) -> u64 {
 
 fn check(bound: &Bound, paths: &[PathBuf], kernel: &Kernel) {
     let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
-    let shape = shape(bound, &settings, kernel).unwrap();
+    let shape = shape(bound, &settings, kernel, &Looks::default()).unwrap();
     let namespaces = shape.namespaces().unwrap();
     let puts = put(namespaces);
     for (index, (later, _)) in puts.iter().enumerate() {
@@ -167,10 +167,10 @@ fn what_is_made_anew_for_each_process_cannot_be_denied() {
     let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
     for path in ["/proc/cpuinfo", "/dev"] {
         let denied = bound(Some(Access::Read), &[(path.into(), Access::Deny)]);
-        let refused = shape(&denied, &settings, &kernel);
+        let refused = shape(&denied, &settings, &kernel, &Looks::default());
         assert!(matches!(refused, Err(SandboxError::Preparation { reason }) if reason.contains(path)));
         let written = bound(Some(Access::Read), &[(path.into(), Access::Write)]);
-        let shape = shape(&written, &settings, &kernel).unwrap();
+        let shape = shape(&written, &settings, &kernel, &Looks::default()).unwrap();
         assert!(shape.namespaces().unwrap().steps.is_empty(), "it is not the host's");
     }
 }
@@ -182,7 +182,7 @@ fn ports_are_listened_on_once_and_never_on_none() {
     let with = |ports| {
         let managed = ManagedNetworkFacts::ports(1..=ports);
         let settings = Settings { private_loopback: false, managed: Some(&managed), without: Walls::default() };
-        shape(&bound(Some(Access::Read), &[]), &settings, &kernel)
+        shape(&bound(Some(Access::Read), &[]), &settings, &kernel, &Looks::default())
     };
     assert!(with(64).is_ok());
     assert!(matches!(with(65), Err(SandboxError::Preparation { reason }) if reason.contains("64 loopback ports")));

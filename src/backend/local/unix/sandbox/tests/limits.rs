@@ -145,7 +145,7 @@ async fn where_files_and_the_network_are_open_the_rest_is_enforced() {
             if !kernel.network && bound.network == NetworkPolicy::Restricted {
                 continue;
             }
-            let sandbox = prepare_on(&kernel, bound, settings, managed, Walls::default()).unwrap();
+            let sandbox = prepared_on(&kernel, bound, settings, managed, Walls::default()).unwrap();
             let script = "exec 2>&1; kill -9 1 && echo killed; touch file && echo file; ls secret && echo secret";
             let (_, output) = Running::start(launch_plan(script, &root, sandbox)).await.unwrap().end().await;
             let is_denied = bound.network == NetworkPolicy::Enabled;

@@ -96,7 +96,7 @@ fn a_network_that_is_always_new_is_made_ahead() {
         for kernel in kernels_with_networks() {
             let mut launcher = Launcher::new().unwrap();
             let settings = settings().private_loopback(true);
-            let plan = prepare_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+            let plan = prepared_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
             let namespaces = plan.shape.namespaces().unwrap();
             launcher.with_stacks(|stacks, spares| {
                 assert!(spares.take(namespaces).is_none() && spares.lacks_new(namespaces));
@@ -129,7 +129,7 @@ async fn a_network_that_works_is_always_a_new_one() {
     for kernel in kernels_with_networks() {
         let spawner = Spawner::new(PATIENCE);
         let settings = settings().private_loopback(true);
-        let plan = prepare_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+        let plan = prepared_on(&kernel, &read_only(), &settings, None, Walls::default()).unwrap();
         let mut seen = Vec::new();
         for _ in 0..3 {
             let (running, network) = waiting(&spawner, &plan).await;
@@ -341,7 +341,7 @@ extern "C" fn end(_: *mut c_void) -> std::ffi::c_int {
 fn made(kernel: &Kernel) -> Spare {
     let mut launcher = Launcher::new().unwrap();
     let settings = settings().private_loopback(true);
-    let plan = prepare_on(kernel, &read_only(), &settings, None, Walls::default()).unwrap();
+    let plan = prepared_on(kernel, &read_only(), &settings, None, Walls::default()).unwrap();
     launcher.with_stacks(|[stack, ..], spares| {
         // SAFETY: the launcher blocks all signals and lends its stacks.
         unsafe { start::make_ahead(&plan.shape, stack, spares) }.unwrap();

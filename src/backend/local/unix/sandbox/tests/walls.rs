@@ -198,7 +198,7 @@ async fn only_the_given_loopback_ports_answer() {
     );
     let managed = ManagedNetworkFacts::ports([port]);
     for kernel in kernels_with_mounts() {
-        let sandbox = prepare_on(&kernel, &read_only(), &settings(), Some(&managed), Walls::default());
+        let sandbox = prepared_on(&kernel, &read_only(), &settings(), Some(&managed), Walls::default());
         if !kernel.network {
             assert!(matches!(sandbox, Err(SandboxError::Unavailable { .. })), "there is no place to listen in");
             continue;
