@@ -19,6 +19,17 @@ use super::intent::SandboxIntent;
 pub(crate) struct Bindings {
     /// The last one last.
     last: Mutex<Vec<Arc<Binding>>>,
+    /// What was made of them last, the last one last.
+    finished: Mutex<Vec<Finished>>,
+}
+
+/// What is made of a binding by what the executor keeps and puts there.
+#[derive(Debug)]
+struct Finished {
+    bound: Arc<Bound>,
+    own: Vec<PathBuf>,
+    placed: Vec<PathBuf>,
+    finished: Arc<Bound>,
 }
 
 #[derive(Debug)]
@@ -30,7 +41,7 @@ struct Binding {
     extra_protected_names: Vec<String>,
     /// What was looked at, in that order, and what was found. Nothing where the user may not look.
     looks: Vec<(PathBuf, Option<Seen>)>,
-    bound: Bound,
+    bound: Arc<Bound>,
 }
 
 impl Bindings {
@@ -39,15 +50,15 @@ impl Bindings {
     /// # Errors
     ///
     /// Those of [`SandboxIntent::bind`].
-    pub(crate) fn bind(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Result<Bound, SandboxError> {
+    pub(crate) fn bind(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Result<Arc<Bound>, SandboxError> {
         let known = self.find(intent, facts);
         if let Some(known) = &known
             && known.holds(facts.identity)
         {
-            return Ok(known.bound.clone());
+            return Ok(Arc::clone(&known.bound));
         }
         let recorder = Recorder::new(facts.identity);
-        let bound = intent.bind(&Facts { identity: &recorder, ..*facts })?;
+        let bound = Arc::new(intent.bind(&Facts { identity: &recorder, ..*facts })?);
         let looks = recorder.looks().filter(|looks| (1..=MOST_LOOKS).contains(&looks.len()));
         if let Some(looks) = looks.filter(|_| bound.entries.len() <= MOST_LOOKS) {
             let binding = Binding {
@@ -57,11 +68,51 @@ impl Bindings {
                 uid: facts.uid,
                 extra_protected_names: facts.extra_protected_names.to_vec(),
                 looks,
-                bound: bound.clone(),
+                bound: Arc::clone(&bound),
             };
             self.keep(binding, known.as_ref());
         }
         Ok(bound)
+    }
+
+    /// A binding in which these directories of the executor's own are [kept out](Bound::keep_out), and directories that were
+    /// missing [exist](Bound::come_to_exist) by now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Bound::keep_out`].
+    pub(crate) fn finish(
+        &self,
+        bound: &Arc<Bound>,
+        own: &[PathBuf],
+        placed: &[&Path],
+    ) -> Result<Arc<Bound>, SandboxError> {
+        if own.is_empty() && placed.is_empty() {
+            return Ok(Arc::clone(bound));
+        }
+        let is_of = |of: &&Finished| Arc::ptr_eq(&of.bound, bound) && of.own == own && of.placed == placed;
+        let known = |last: &[Finished]| last.iter().rev().find(is_of).map(|of| Arc::clone(&of.finished));
+        if let Some(finished) = known(&self.finished.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(finished);
+        }
+        let mut finished = Bound::clone(bound);
+        own.iter().try_for_each(|path| finished.keep_out(path))?;
+        placed.iter().for_each(|path| finished.come_to_exist(path));
+        let finished = Arc::new(finished);
+        // One that is not kept itself is another one the next time.
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = last.iter().any(|binding| Arc::ptr_eq(&binding.bound, bound));
+        drop(last);
+        if is_kept {
+            let (own, placed) = (own.to_vec(), placed.iter().map(Into::into).collect());
+            let new = Finished { bound: Arc::clone(bound), own, placed, finished: Arc::clone(&finished) };
+            let mut last = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.len() == MOST_FINISHED {
+                last.remove(0);
+            }
+            last.push(new);
+        }
+        Ok(finished)
     }
 
     fn find(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Option<Arc<Binding>> {
@@ -152,6 +203,9 @@ impl PathIdentity for Recorder<'_> {
 /// As many different intents as a host may have in use.
 const MOST: usize = 4;
 
+/// Each as it is before the names are held, and then.
+const MOST_FINISHED: usize = 2 * MOST;
+
 /// Of larger ones the binding is not what costs.
 const MOST_LOOKS: usize = 128;
 
@@ -209,7 +263,7 @@ mod tests {
         let before = bindings.find(intent, facts);
         let bound = bindings.bind(intent, facts);
         match (bound, intent.bind(facts)) {
-            (Ok(bound), Ok(anew)) => assert_eq!(bound, anew),
+            (Ok(bound), Ok(anew)) => assert_eq!(*bound, anew),
             (Err(error), Err(anew)) => {
                 assert_eq!(error.to_string(), anew.to_string());
                 return true;
@@ -294,5 +348,43 @@ mod tests {
         // Nothing is looked at.
         bindings.bind(&SandboxIntent::read_only(), &facts).unwrap();
         assert_eq!(known(&bindings), 0);
+    }
+
+    #[test]
+    fn what_is_made_of_a_binding_is_made_once_for_the_same_directories() {
+        let (bindings, paths) = (Bindings::default(), paths());
+        let facts = Facts::new(Platform::Linux, &paths).uid(Some(UID));
+        let bound = bindings.bind(&usual(), &facts).unwrap();
+        let (own, git) = ([PathBuf::from("/srv/w/state")], Path::new("/srv/w/.codex"));
+        let other = [PathBuf::from("/srv/w/src")];
+        type Made<'a> = (&'a [PathBuf], &'a [&'a Path]);
+        let all: [Made<'_>; 5] = [(&own, &[]), (&own, &[git]), (&other, &[git]), (&[], &[git]), (&other, &[])];
+        let mut made: Vec<Arc<Bound>> = Vec::new();
+        for (own, placed) in all {
+            let mut expected = Bound::clone(&bound);
+            own.iter().try_for_each(|path| expected.keep_out(path)).unwrap();
+            placed.iter().for_each(|path| expected.come_to_exist(path));
+            assert!(expected != *bound && made.iter().all(|made| **made != expected));
+            let finished = bindings.finish(&bound, own, placed).unwrap();
+            assert_eq!(*finished, expected);
+            assert!(Arc::ptr_eq(&finished, &bindings.finish(&bound, own, placed).unwrap()));
+            made.push(finished);
+        }
+        assert!(Arc::ptr_eq(&bound, &bindings.finish(&bound, &[], &[]).unwrap()));
+        // What is to be writable cannot be kept out, however often that is tried.
+        let root = [PathBuf::from("/srv/w")];
+        assert!((0..2).all(|_| bindings.finish(&bound, &root, &[]).is_err()));
+        // Nor is anything taken for what was made of another one.
+        let denied = bindings.bind(&usual().deny_below_roots("src"), &facts).unwrap();
+        let finished = bindings.finish(&denied, &own, &[git]).unwrap();
+        assert_ne!(finished, made[1]);
+        assert_eq!(bindings.finished.lock().unwrap().len(), 6);
+        let unknown = Arc::new(Bound::clone(&bound));
+        assert_eq!(bindings.finish(&unknown, &own, &[git]).unwrap(), made[1]);
+        assert_eq!(bindings.finished.lock().unwrap().len(), 6, "it is not kept itself");
+        for number in 0..MOST_FINISHED {
+            bindings.finish(&bound, &[format!("/srv/w/{number}").into()], &[]).unwrap();
+        }
+        assert_eq!(bindings.finished.lock().unwrap().len(), MOST_FINISHED);
     }
 }

@@ -71,7 +71,6 @@ impl Bound {
     /// # Errors
     ///
     /// If something there is asked for by an entry.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes cannot be sandboxed there"))]
     pub(crate) fn keep_out(&mut self, path: &Path) -> Result<(), SandboxError> {
         let asked = |entry: &&BoundEntry| entry.access == Access::Write && entry.path.starts_with(path);
         if let Some(entry) = self.entries.iter().find(asked) {
@@ -215,12 +214,21 @@ fn common<'a>(path: &'a Path, other: &Path) -> &'a Path {
 
 /// An executor's own directories, which nobody in a sandbox may write to, whatever lies around them.
 pub(crate) trait KeepsOwn: std::fmt::Debug + Send + Sync {
+    /// Those of them that have to be [kept out](Bound::keep_out) of what is allowed. May block.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be made where somebody else could make them.
+    fn own(&self, bound: &Bound, missing: MissingOwn) -> Result<Vec<PathBuf>, SandboxError>;
+
     /// Takes them out of what is allowed. May block.
     ///
     /// # Errors
     ///
-    /// If the intent asks for just that, or they cannot be made where somebody else could make them.
-    fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError>;
+    /// Those of [`own`](Self::own), and if the intent asks for just that.
+    fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError> {
+        self.own(bound, missing)?.iter().try_for_each(|path| bound.keep_out(path))
+    }
 }
 
 /// What to do about own directories that do not exist, and that somebody in the sandbox could make.

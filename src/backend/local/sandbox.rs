@@ -104,7 +104,8 @@ impl Work {
     /// Why there can be none. Nothing was started.
     pub(super) fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
         let settings = &self.config.sandbox;
-        let mut bound = self.bind()?;
+        let (raw, own) = self.bind()?;
+        let bound = self.bindings.finish(&raw, &own, &[])?;
         if bound.class == Class::Nothing {
             return match self.must_manage {
                 false => Ok(None),
@@ -126,21 +127,22 @@ impl Work {
             Err(error) => return Err(OsError::new("look up the working directory", error).into()),
         };
         bound.admits_process(&cwd)?;
-        let (mut held, mut unheld) = (None, Vec::new());
+        let (mut bound, mut held, mut unheld) = (bound, None, Vec::new());
         if self.hold == Hold::Names {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
+            // What was missing is there now, to be mounted over.
+            bound = self.bindings.finish(&raw, &own, &names.placeholders().collect::<Vec<_>>())?;
             names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
             unheld = admit(names.unheld(), &bound, settings)?;
-            // What was missing is there now, to be mounted over.
-            names.placeholders().for_each(|path| bound.come_to_exist(path));
             held = (!names.is_idle()).then_some(names);
         } else {
             let names = self.placeholders.foresee(&bound.protected, settings.missing_protected);
             unheld.extend(names.into_iter().map(|(path, why)| (path.display().to_string(), why.to_string())));
         }
         // Last, since it can be a long walk.
-        bound.expand_globs(&HostPaths)?;
-        let bound = Arc::new(bound);
+        if !bound.globs.is_empty() {
+            Arc::make_mut(&mut bound).expand_globs(&HostPaths)?;
+        }
         let enforcer = &self.config.enforcer;
         let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
         let plan = enforcer.prepare(&start)?.admitted(settings)?;
@@ -157,15 +159,16 @@ impl Work {
         Ok(Some(Prepared { plan, sandbox_type: enforcer.sandbox_type().into(), sandboxed, held, cwd }))
     }
 
-    fn bind(&self) -> Result<Bound, SandboxError> {
+    /// What the intent is bound to, and which directories of the executor's own are to be kept out of that.
+    fn bind(&self) -> Result<(Arc<Bound>, Vec<PathBuf>), SandboxError> {
         let temp_dir = os::temporary_directories(&self.config.base_env).1;
-        let mut bound = self.bindings.bind(&self.intent, &Facts::host(&self.config.sandbox, &temp_dir))?;
+        let bound = self.bindings.bind(&self.intent, &Facts::host(&self.config.sandbox, &temp_dir))?;
         let missing = match self.hold {
             Hold::Names => MissingOwn::Make,
             Hold::Nothing => MissingOwn::Leave,
         };
-        self.placeholders.keep_own(&mut bound, missing)?;
-        Ok(bound)
+        let own = self.placeholders.own(&bound, missing)?;
+        Ok((bound, own))
     }
 }
 

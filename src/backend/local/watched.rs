@@ -56,8 +56,8 @@ impl Placeholders {
 
 /// There is no state that a process could forge.
 impl KeepsOwn for Placeholders {
-    fn keep_own(&self, _bound: &mut Bound, _missing: MissingOwn) -> Result<(), SandboxError> {
-        Ok(())
+    fn own(&self, _bound: &Bound, _missing: MissingOwn) -> Result<Vec<PathBuf>, SandboxError> {
+        Ok(Vec::new())
     }
 }
 
@@ -120,7 +120,7 @@ impl Held {
         clippy::unnecessary_wraps,
         reason = "it has the names of the placeholders of Linux"
     )]
-    pub(super) fn lend_to(&mut self, _bound: &Bound) -> io::Result<()> {
+    pub(super) fn lend_to(&mut self, _bound: &std::sync::Arc<Bound>) -> io::Result<()> {
         Ok(())
     }
 

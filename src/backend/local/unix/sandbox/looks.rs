@@ -100,3 +100,34 @@ fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
 
 /// Of more than that the planning is not what costs.
 const MOST: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_of_proc_can_be_written_is_listed_again_too() {
+        let looks = Looks::default();
+        let names = looks.writable_in_proc().unwrap();
+        let looked = looks.each_once().unwrap();
+        assert_eq!((looked.again(), looked.listed), (Some(Vec::new()), Some(names.clone())));
+        for listed in [vec![], [names, vec!["mine".into()]].concat()] {
+            assert_eq!(Looked { at: Vec::new(), listed: Some(listed) }.again(), None);
+        }
+    }
+
+    #[test]
+    fn a_path_at_which_something_else_was_found_at_the_second_look_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("name");
+        for is_there in [false, true] {
+            let looks = Looks::default();
+            assert_eq!(looks.look(&path).unwrap(), None);
+            if is_there {
+                std::fs::write(&path, "").unwrap();
+            }
+            assert_eq!(looks.look(&path).unwrap().is_some(), is_there);
+            assert_eq!(looks.each_once().is_none(), is_there);
+        }
+    }
+}

@@ -72,7 +72,7 @@ impl Held {
     /// # Errors
     ///
     /// If one of another executor cannot be shared.
-    pub(in crate::backend::local) fn lend_to(&mut self, bound: &Bound) -> io::Result<()> {
+    pub(in crate::backend::local) fn lend_to(&mut self, bound: &Arc<Bound>) -> io::Result<()> {
         self.writer = self.shared.admit(bound)?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! what it may do.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::fs::Mode;
 
@@ -12,7 +13,7 @@ use crate::sandbox::{Access, Bound, Existing};
 /// A process that may write somewhere.
 #[derive(Debug)]
 pub(super) struct Writer {
-    bound: Bound,
+    bound: Arc<Bound>,
     /// Directories that it may put something into, each of which counts it among its users: it may be about to.
     lent: Vec<Identity>,
 }
@@ -20,12 +21,12 @@ pub(super) struct Writer {
 impl Shared {
     /// A process that may do so much is to run: directories that stand where it may write are lent to it until it is
     /// dismissed, also those that come to stand there while it runs. Of other executors they are found by the entries.
-    pub(super) fn admit(&self, bound: &Bound) -> io::Result<Option<u64>> {
+    pub(super) fn admit(&self, bound: &Arc<Bound>) -> io::Result<Option<u64>> {
         let writable = |access| access == Some(Access::Write);
         if !writable(bound.root) && !bound.entries.iter().any(|entry| writable(Some(entry.access))) {
             return Ok(None);
         }
-        let mut writer = Writer { bound: bound.clone(), lent: Vec::new() };
+        let mut writer = Writer { bound: Arc::clone(bound), lent: Vec::new() };
         let entries = bound.entries.iter();
         for entry in entries.filter(|entry| entry.access == Access::Write && entry.kind == Existing::Directory) {
             let shared = match Thing::at(&entry.path) {

@@ -1,6 +1,5 @@
 //! How a directory comes to stand for a name.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::directory::{Identity, MODE, Thing, is_like_a_placeholder, lock, open, unlock};
 use super::journal::Record;
-use super::stock::Made;
+use super::stock::{Made, Ready};
 use crate::sandbox::{Existing, ProtectedName};
 
 /// What a name stands for.
@@ -108,16 +107,21 @@ impl Shared {
         false
     }
 
-    /// Makes directories for those of these names that were missing and may have one. Of those that come to nothing,
-    /// [`Shared::place`] finds out why.
-    pub(super) fn make_together<'a>(&self, names: impl Iterator<Item = &'a ProtectedName>) -> HashMap<&'a Path, Thing> {
-        let missing = names.filter(|name| name.placeholder && name.state == Existing::Missing);
-        let missing: Vec<&Path> = missing.map(|name| name.path.as_path()).collect();
+    /// Makes directories for those of these names that were missing and may have one: in their order, each with its number among
+    /// them. Of those that come to nothing, [`Shared::place`] finds out why.
+    pub(super) fn make_together(
+        &self,
+        names: &[ProtectedName],
+        is_wanted: impl Fn(&ProtectedName) -> bool,
+    ) -> Vec<(usize, Thing)> {
+        let is_missing = |name: &ProtectedName| is_wanted(name) && name.placeholder && name.state == Existing::Missing;
+        let missing = names.iter().enumerate().filter(|(_, name)| is_missing(name));
+        let (numbers, missing): (Vec<usize>, Vec<&Path>) = missing.map(|(at, name)| (at, name.path.as_path())).unzip();
         if missing.is_empty() {
-            return HashMap::new();
+            return Vec::new();
         }
         let made = self.make(&missing, &self.fits(&missing)).unwrap_or_default();
-        missing.into_iter().zip(made).filter_map(|(path, made)| Some((path, made.ok()?))).collect()
+        numbers.into_iter().zip(made).filter_map(|(at, made)| Some((at, made.ok()?))).collect()
     }
 
     fn make_one(&self, path: &Path) -> io::Result<Thing> {
@@ -132,7 +136,7 @@ impl Shared {
         let sources = state.stock.offer(fits).into_iter().zip(paths);
         let sources: Vec<(PathBuf, Option<Made>)> = sources
             .map(|(ready, path)| match ready {
-                Some(ready) => (ready.path, Some(ready.made)),
+                Some((temporary, made)) => (temporary, Some(made)),
                 None => (path.with_file_name(temporary_name()), None),
             })
             .collect();
@@ -141,11 +145,13 @@ impl Shared {
             None => Record::Making { temporary: temporary.clone() },
         });
         let tokens = state.begin(&self.directories, records.collect())?;
-        state.stock.take(sources.iter().filter(|(_, ready)| ready.is_some()).count());
+        let mut taken = state.stock.take(sources.iter().filter(|(_, ready)| ready.is_some()).count());
         drop(state);
         let making = paths.iter().zip(sources).zip(tokens);
-        let making: Vec<Making<'_>> =
-            making.map(|((path, (temporary, ready)), token)| Making::begin(token, path, temporary, ready)).collect();
+        let making = making.map(|((path, (temporary, ready)), token)| {
+            Making::begin(token, path, temporary, ready.and_then(|_| taken.next()))
+        });
+        let making: Vec<Making<'_>> = making.collect();
         // From its name on, others of this executor find it: not before it is counted.
         let mut state = self.state();
         let written = state.go_on(making.iter().filter_map(Making::next).collect()).map_err(|error| error.to_string());
@@ -203,12 +209,16 @@ struct Making<'a> {
 
 impl<'a> Making<'a> {
     /// Makes it under a name that is nobody else's, unless it is ready.
-    fn begin(token: u64, path: &'a Path, temporary: PathBuf, ready: Option<Made>) -> Self {
+    fn begin(token: u64, path: &'a Path, temporary: PathBuf, ready: Option<Ready>) -> Self {
+        let (ready, open_already) = ready.map(|ready| (ready.made, ready.open)).unzip();
         let make = || {
-            if ready.is_none() {
-                fs::DirBuilder::new().mode(MODE).create(&temporary)?;
-            }
-            let open = File::from(open(&temporary)?);
+            let open = match open_already {
+                Some(open) => open,
+                None => {
+                    fs::DirBuilder::new().mode(MODE).create(&temporary)?;
+                    File::from(open(&temporary)?)
+                }
+            };
             let found = open.metadata()?;
             if ready.is_some_and(|made| made != Made::of(&found)) {
                 return Err(io::Error::other("what was made ahead has been changed"));

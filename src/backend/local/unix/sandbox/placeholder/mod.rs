@@ -155,11 +155,11 @@ impl Placeholders {
         }
         // What an entry asks for is held in any case.
         let is_wanted = |name: &ProtectedName| missing == MissingProtected::Placeholder || name.required;
-        let mut made = self.shared.make_together(names.iter().filter(|name| is_wanted(name)));
-        let names = names.iter().map(|name| {
+        let mut made = self.shared.make_together(names, is_wanted).into_iter().peekable();
+        let names = names.iter().enumerate().map(|(number, name)| {
             let is_wanted = is_wanted(name);
-            let stands = match made.remove(name.path.as_path()) {
-                Some(made) => Ok(Stands::Placeholder(made)),
+            let stands = match made.next_if(|(at, _)| *at == number) {
+                Some((_, made)) => Ok(Stands::Placeholder(made)),
                 None if is_wanted => self.shared.place(name),
                 None => Ok(Stands::Unknown),
             };
@@ -247,13 +247,13 @@ impl Placeholders {
 /// Whoever could write to the executor's own directories could forge a journal, which the next executor believes. Whoever may
 /// not read everything may not read there either.
 impl KeepsOwn for Placeholders {
-    fn keep_own(&self, bound: &mut Bound, missing: MissingOwn) -> Result<(), SandboxError> {
+    fn own(&self, bound: &Bound, missing: MissingOwn) -> Result<Vec<PathBuf>, SandboxError> {
+        let mut own = Vec::new();
         if matches!(bound.class, Class::Nothing | Class::FullWrite) {
-            return Ok(());
+            return Ok(own);
         }
         // Most of them are in one directory.
         let mut last: Option<(&Path, Option<PathBuf>)> = None;
-        let mut is_kept = false;
         for directory in &self.shared.directories {
             let Some(above) = directory.parent() else { continue };
             let parent = match last.take() {
@@ -266,16 +266,17 @@ impl KeepsOwn for Placeholders {
             };
             // Whoever has opened what is made ahead can look into it when it is in a workspace that is denied to him.
             // That is in the first one that will do.
-            let may_look = !is_kept && bound.class == Class::RestrictedRead && bound.can_read(&path);
+            let may_look = own.is_empty() && bound.class == Class::RestrictedRead && bound.can_read(&path);
             if !may_look && !bound.may_write_at_or_below(&path) {
                 continue;
             }
-            let made = match missing {
-                MissingOwn::Make => journal::make_private(&path),
-                MissingOwn::Leave => Ok(()),
-            };
             if !journal::is_private(&path) {
+                let made = match missing {
+                    MissingOwn::Make => journal::make_private(&path),
+                    MissingOwn::Leave => Ok(()),
+                };
                 match made {
+                    _ if journal::is_private(&path) => {}
                     // Where we are refused, nobody in the sandbox can make it, either. One that is somebody else's, or anybody's, is
                     // never read.
                     Err(error) if !is_refused(&error) && fs::symlink_metadata(&path).is_err() => {
@@ -285,10 +286,9 @@ impl KeepsOwn for Placeholders {
                     _ => continue,
                 }
             }
-            bound.keep_out(&path)?;
-            is_kept = true;
+            own.push(path);
         }
-        Ok(())
+        Ok(own)
     }
 }
 

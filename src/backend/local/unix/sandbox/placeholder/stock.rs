@@ -7,9 +7,10 @@
 //!   made in, or where the journal is not on the same mount.
 //! - An ordinary user can move a directory elsewhere only if he may write to it. So they are like those that are lent until they
 //!   have their names.
+//! - They stay open: whoever changes one, or puts another one in its place, changes what is known of it.
 //! - They go when the executor closes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::iter;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::directory::{Identity, LENT, MODE, Thing, remove_empty};
+use super::directory::{Identity, LENT, MODE, Thing, open, remove_empty};
 use super::journal::Record;
 use super::made::temporary_name;
 use super::{Shared, State};
@@ -38,10 +39,11 @@ pub(super) struct Stock {
 }
 
 /// A directory that waits for its name.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Ready {
-    pub(super) path: PathBuf,
+    path: PathBuf,
     pub(super) made: Made,
+    pub(super) open: File,
 }
 
 /// All that tells whether somebody has changed a directory since it was made.
@@ -86,12 +88,16 @@ impl Ready {
     /// Makes one.
     fn make(path: PathBuf) -> io::Result<Self> {
         fs::DirBuilder::new().mode(LENT).create(&path)?;
-        let made = fs::symlink_metadata(&path).and_then(|found| match Thing::of(&found) {
-            thing if thing.is_like_a_placeholder() && thing.is_lent() => Ok(Made::of(&found)),
-            _ => Err(io::Error::other("it is none of ours")),
-        });
-        match made {
-            Ok(made) => Ok(Self { path, made }),
+        let made = || {
+            let open = File::from(open(&path)?);
+            let found = open.metadata()?;
+            match Thing::of(&found) {
+                thing if thing.is_like_a_placeholder() && thing.is_lent() => Ok((Made::of(&found), open)),
+                _ => Err(io::Error::other("it is none of ours")),
+            }
+        };
+        match made() {
+            Ok((made, open)) => Ok(Self { path, made, open }),
             Err(error) => {
                 drop(fs::remove_dir(&path));
                 Err(error)
@@ -114,15 +120,15 @@ impl Stock {
         self.place.as_mut().unwrap().mount = mount;
     }
 
-    /// Those for the paths that one fits, which are still counted.
-    pub(super) fn offer(&self, fit: &[bool]) -> Vec<Option<Ready>> {
-        let mut ready = self.ready.iter().rev();
-        fit.iter().map(|fits| if *fits { ready.next().cloned() } else { None }).collect()
+    /// What those are, and where, that the paths could have that one fits.
+    pub(super) fn offer(&self, fit: &[bool]) -> Vec<Option<(PathBuf, Made)>> {
+        let mut ready = self.ready.iter().rev().map(|ready| (ready.path.clone(), ready.made));
+        fit.iter().map(|fits| if *fits { ready.next() } else { None }).collect()
     }
 
-    /// That many of those that were offered are on their way.
-    pub(super) fn take(&mut self, many: usize) {
-        self.ready.truncate(self.ready.len() - many);
+    /// That many of those that were offered, which are on their way now, in the order in which they were.
+    pub(super) fn take(&mut self, many: usize) -> impl Iterator<Item = Ready> + use<> {
+        self.ready.split_off(self.ready.len() - many).into_iter().rev()
     }
 
     /// They cannot be given names where they should be.

@@ -155,7 +155,7 @@ fn what_is_held_for_one_process_is_lent_to_another_one_that_may_write_there() {
             let other = if of_another_executor { &two } else { &one };
             let writer = || {
                 let mut writer = other.hold(&[], Placeholder);
-                writer.lend_to(&free(&scene)).unwrap();
+                writer.lend_to(&Arc::new(free(&scene))).unwrap();
                 writer
             };
             if writer_first && of_another_executor {
@@ -185,7 +185,7 @@ fn what_was_lent_and_is_still_empty_is_held_again_or_goes_with_the_last_who_need
         let executor = scene.executor();
         let held = scene.hold(&executor);
         let mut writer = executor.hold(&[], Placeholder);
-        writer.lend_to(&free(&scene)).unwrap();
+        writer.lend_to(&Arc::new(free(&scene))).unwrap();
         let git = scene.root.join(".git");
         if writer_goes_first {
             drop(writer);
