@@ -394,7 +394,7 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         // Private: what the host mounts from now on would not be subject to anything that follows.
         raw::set_mount_attributes(old_root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
         let memory = match kept {
-            Some(kept) => {
+            Some((kept, _)) => {
                 raw::attach_tree(kept, old_root, c"dev").during(Stage::Memory, 4)?;
                 kept
             }
@@ -434,7 +434,10 @@ unsafe fn build_namespaces(set_up: &SetUp<'_>, namespaces: &Namespaces) -> Resul
         if is_early {
             make_init(set_up, init)?;
         }
-        let devices = raw::clone_tree(memory, c"dev", true).during(Stage::Dev, 0)?;
+        let devices = match kept {
+            Some((_, devices)) => devices,
+            None => raw::clone_tree(memory, c"dev", true).during(Stage::Dev, 0)?,
+        };
         raw::attach_tree(devices, root, c"dev").during(Stage::Dev, 1)?;
         let no_programs = libc::MS_NOSUID | libc::MS_NOEXEC;
         let options = c"newinstance,ptmxmode=0666,mode=0620";

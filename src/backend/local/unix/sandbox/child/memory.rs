@@ -72,6 +72,8 @@ pub(super) unsafe fn pass(to: RawFd) -> Result<(), Errno> {
         result(libc::umount2(here, libc::MNT_DETACH).into())?;
         let flags = FLAGS | libc::MS_REMOUNT | libc::MS_RDONLY;
         result(libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()).into())?;
+        // The devices too: what is changed of them is changed on the host's.
+        raw::set_mount_attributes(memory, raw::RDONLY, false)?;
         // To where the next one will be.
         result(libc::setns(namespace, libc::CLONE_NEWNS).into())?;
         let root = open_directory(c"/")?;
@@ -103,16 +105,18 @@ pub(super) unsafe fn pass_copy(root: RawFd, to: RawFd) -> Result<(), Failure> {
     }
 }
 
-/// A copy of the mounts of a memory file system that is kept in this namespace; attached nowhere yet.
-pub(super) unsafe fn copy(namespace: RawFd, root: RawFd) -> Result<RawFd, Errno> {
+/// Copies of a memory file system that is kept in this namespace, attached nowhere yet: of its own mount alone, and of its
+/// `dev` with the devices, which so need not be copied twice.
+pub(super) unsafe fn copy(namespace: RawFd, root: RawFd) -> Result<(RawFd, RawFd), Errno> {
     // SAFETY: see the caller.
     unsafe {
         let own = open_own()?;
         result(libc::setns(namespace, libc::CLONE_NEWNS).into())?;
-        let tree = raw::clone_tree(libc::AT_FDCWD, c"/", true);
+        let memory = raw::clone_tree(libc::AT_FDCWD, c"/", false);
+        let devices = raw::clone_tree(libc::AT_FDCWD, c"/dev", true);
         come_back(own, root)?;
         libc::close(own);
-        tree
+        Ok((memory?, devices?))
     }
 }
 
