@@ -98,6 +98,18 @@ impl Names {
         drop(parting);
     }
 
+    /// Finishes in a thread of the runtime, if `ended` says that the process has ended. Must be called within a runtime.
+    fn look_when(&self, ended: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<Vec<ChangedName>> {
+        let names = self.clone();
+        let (tell, told) = oneshot::channel();
+        drop(tokio::task::spawn_blocking(move || {
+            if ended() {
+                names.finish(tell);
+            }
+        }));
+        told
+    }
+
     /// The same, by the reaper, unless somebody is about it already. Does not block.
     pub(super) fn leave(&self) {
         if let Some(parting) = self.0.take() {
@@ -128,15 +140,27 @@ pub(super) struct Check {
     names: Names,
     told: oneshot::Receiver<Vec<ChangedName>>,
     until: Instant,
+    /// It has begun before the end, and may have given up.
+    is_early: bool,
 }
 
 impl Check {
     /// Begins to look. Must be called within a runtime.
     pub(super) fn begin(names: Names, now: Instant) -> Self {
-        let shared = names.clone();
-        let (tell, told) = oneshot::channel();
-        drop(tokio::task::spawn_blocking(move || shared.finish(tell)));
-        Self { names, told, until: now + CHECK_LIMIT }
+        let told = names.look_when(|| true);
+        Self { names, told, until: now + CHECK_LIMIT, is_early: false }
+    }
+
+    /// The same, as soon as the process has ended: `ended` waits for that for a while, and returns whether it has. So nobody has
+    /// to wait until a thread has woken up as well.
+    pub(super) fn begin_early(names: Names, now: Instant, ended: impl FnOnce() -> bool + Send + 'static) -> Self {
+        let told = names.look_when(ended);
+        Self { names, told, until: now + CHECK_LIMIT, is_early: true }
+    }
+
+    /// The process has ended: it has its time from now on.
+    pub(super) fn go_on(self, now: Instant) -> Self {
+        Self { until: now + CHECK_LIMIT, ..self }
     }
 
     /// When it is given up.
@@ -146,7 +170,13 @@ impl Check {
 
     /// What was seen, or that nothing could be seen in time. Not to be asked again after that.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<Vec<Evidence>>> {
-        Poll::Ready(match Pin::new(&mut self.told).poll(cx) {
+        let mut polled = Pin::new(&mut self.told).poll(cx);
+        if self.is_early && matches!(polled, Poll::Ready(Err(_))) {
+            self.is_early = false;
+            self.told = self.names.look_when(|| true);
+            polled = Pin::new(&mut self.told).poll(cx);
+        }
+        Poll::Ready(match polled {
             Poll::Ready(Ok(changed)) => Ok(changed.into_iter().map(ChangedName::into_evidence).collect()),
             Poll::Ready(Err(_)) => Err(io::Error::other("the look has failed")),
             Poll::Pending if now < self.until => return Poll::Pending,

@@ -187,6 +187,11 @@ impl Sandboxed {
         self.names = names;
     }
 
+    /// What is held for it.
+    pub(super) fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
+    }
+
     /// What is held for it, to be let go when it has ended.
     pub(super) fn take_names(&mut self) -> Option<Names> {
         self.names.take()

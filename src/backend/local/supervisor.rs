@@ -45,6 +45,8 @@ pub(super) struct Supervisor {
     /// The stream that is read first: the one for which there was no room the last time.
     first: usize,
     phase: Phase,
+    /// The look at the names that were held for it, which begins with its end.
+    early_check: Option<Check>,
     /// Until when the process may run, and how long it may take to end then.
     time_limit: Option<(Instant, Duration)>,
     output_limit: Option<u64>,
@@ -118,6 +120,7 @@ impl Supervisor {
             streams: [Some(Stream::new(stdout, first)), stderr.map(|reader| Stream::new(reader, OutputStream::Stderr))],
             first: 0,
             phase: Phase::Over,
+            early_check: None,
             time_limit: request
                 .time_limit
                 .and_then(|limit| now().checked_add(limit))
@@ -328,7 +331,14 @@ impl Supervisor {
     fn look_for_exit(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Phase::Running(watch) = &mut self.phase else { return false };
         let status = match watch.poll_exited(cx) {
-            Poll::Pending => return false,
+            Poll::Pending => {
+                if let (None, Some(names)) = (&self.early_check, self.sandbox.as_ref().and_then(Sandboxed::names))
+                    && let Some(ended) = watch.last_moments()
+                {
+                    self.early_check = Some(Check::begin_early(names.clone(), now, ended));
+                }
+                return false;
+            }
             Poll::Ready(Ok(())) => match &self.shared.control().child {
                 Some(child) => child.exit_status(),
                 None => Ok(None),
@@ -366,7 +376,9 @@ impl Supervisor {
             let denial = sandbox.classify(status, refused.unwrap_or_default());
             match sandbox.take_names() {
                 Some(names) => {
-                    self.phase = Phase::Checking { at, status, denial, check: Check::begin(names, now) };
+                    let early = self.early_check.take().map(|check| check.go_on(now));
+                    let check = early.unwrap_or_else(|| Check::begin(names, now));
+                    self.phase = Phase::Checking { at, status, denial, check };
                 }
                 None => return self.tell_exit(at, status, Some(denial)),
             }

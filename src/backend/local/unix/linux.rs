@@ -1,12 +1,13 @@
 //! Linux: children by `clone` with shared memory, exits by pidfd.
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -134,8 +135,8 @@ pub(super) struct Launcher {
     spares: Arc<Spares>,
     /// What the last start has left to be done.
     rest: Option<Rest>,
-    /// Makes namespaces for the next sandbox.
-    ahead: Option<JoinHandle<()>>,
+    /// A thread that makes namespaces for the next sandbox, if it has nothing else to do.
+    ahead: Option<(mpsc::SyncSender<Ahead>, JoinHandle<()>)>,
     /// It has looked for cgroups that were left behind.
     has_tidied: bool,
 }
@@ -145,9 +146,11 @@ pub(super) struct Launcher {
 struct Rest {
     plan: SandboxPlan,
     builder: Option<Builder>,
-    /// The first process of its namespace, with which the sandbox ends.
-    first: Option<Arc<OwnedFd>>,
+    over: mpsc::Receiver<Infallible>,
 }
+
+/// A sandbox that is started, after which another one may come that could use what was made ahead.
+type Ahead = (SandboxPlan, mpsc::Receiver<Infallible>);
 
 impl Launcher {
     pub(super) fn new() -> io::Result<Self> {
@@ -224,25 +227,30 @@ impl Launcher {
 
     /// Does what the last start has left to be done, once whoever waited for it goes on.
     pub(super) fn settle(&mut self) {
-        let Some(Rest { plan, builder, first }) = self.rest.take() else { return };
+        let Some(Rest { plan, builder, over }) = self.rest.take() else { return };
         drop(builder);
-        if !plan.lacks_new(&self.spares) || self.ahead.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if !plan.lacks_new(&self.spares) {
             return;
         }
-        // Whoever wants to start the next one, of another kind perhaps, is not to wait for it.
+        let ahead = (plan, over);
+        let ahead = match &self.ahead {
+            Some((thread, _)) => match thread.try_send(ahead) {
+                // If it is busy, that is for one like this, or another one will come.
+                Ok(()) | Err(mpsc::TrySendError::Full(_)) => return,
+                // It had no room for a stack.
+                Err(mpsc::TrySendError::Disconnected(ahead)) => ahead,
+            },
+            None => ahead,
+        };
+        let (give, taken) = mpsc::sync_channel(1);
         let spares = Arc::clone(&self.spares);
         let thread = std::thread::Builder::new().name("longarm-ahead".into()).stack_size(AHEAD_STACK_BYTES);
-        let thread = thread.spawn(move || {
-            // A short command ends sooner if nothing else is done meanwhile.
-            if let Some(first) = &first {
-                has_ended_within(first, AHEAD_AFTER);
-            }
-            // Without a stack, as without this thread, the next one makes its own.
-            let Ok(mut stack) = Stack::new() else { return };
-            // SAFETY: this thread blocks all signals, as does the one that made it, and the stack is lent to nobody else.
-            unsafe { plan.make_ahead(stack.top(), &spares) };
-        });
-        self.ahead = thread.ok();
+        // Without it, the next one makes its own.
+        self.ahead = thread.spawn(move || make_ahead(&taken, &spares)).ok().map(|thread| (give, thread));
+        if let Some((thread, _)) = &self.ahead {
+            // There is room for one.
+            drop(thread.try_send(ahead));
+        }
     }
 
     fn start_in_sandbox(&mut self, prepared: &Prepared, plan: &SandboxPlan) -> Result<Child, LaunchFailure> {
@@ -257,9 +265,9 @@ impl Launcher {
         let started =
             self.with_stacks(|stacks, spares| unsafe { plan.start(stacks, spares, (child_main, argument), &report) });
         let mut started = started?;
-        let first = started.namespace.as_ref().map(|namespace| Arc::clone(namespace.first()));
-        self.rest = Some(Rest { plan: plan.clone(), builder: started.builder.take(), first });
-        let child = Child::sandboxed(started, plan);
+        let (until, over) = mpsc::channel();
+        self.rest = Some(Rest { plan: plan.clone(), builder: started.builder.take(), over });
+        let child = Child::sandboxed(started, plan, until);
         match order.failure() {
             None => Ok(child),
             Some(failure) => {
@@ -336,7 +344,8 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         // Nobody comes next.
         self.spares.keep_none();
-        if let Some(thread) = self.ahead.take() {
+        if let Some((more, thread)) = self.ahead.take() {
+            drop(more);
             // A panic was reported where it happened.
             drop(thread.join());
         }
@@ -381,6 +390,22 @@ fn clone_child(stack: &mut Stack, order: &Order<'_>, flags: c_int, with_pidfd: b
     match check(unsafe { libc::clone(child_main, top, flags, argument) }) {
         Ok(pid) => Ok((pid, None)),
         Err(error) => Err(LaunchFailure::new(Stage::Fork, error)),
+    }
+}
+
+/// Makes namespaces, one after the other, for sandboxes that come next. Whoever wants to start one, of another kind perhaps, is
+/// not to wait for that.
+fn make_ahead(taken: &mpsc::Receiver<Ahead>, spares: &Spares) {
+    let Ok(mut stack) = Stack::new() else { return };
+    give_way();
+    while let Ok((plan, over)) = taken.recv() {
+        if !plan.lacks_new(spares) {
+            continue;
+        }
+        // A short command ends sooner, and its end is told sooner, if nothing else is done meanwhile.
+        let Err(_over_or_late) = over.recv_timeout(AHEAD_AFTER);
+        // SAFETY: this thread blocks all signals, as does the one that made it, and the stack is lent to nobody else.
+        unsafe { plan.make_ahead(stack.top(), spares) };
     }
 }
 
@@ -440,6 +465,15 @@ impl Drop for Stack {
         // SAFETY: unmaps our own mapping, which no child uses any more.
         unsafe { libc::munmap(self.base, GUARD_BYTES + STACK_BYTES) };
     }
+}
+
+/// From here on, this thread takes nobody else's place on a processor when it wakes up. It has its share of the time as before.
+pub(super) fn give_way() {
+    // SAFETY: all zeroes is a valid value of the C structure, and the priority of this policy.
+    let priority: libc::sched_param = unsafe { std::mem::zeroed() };
+    // It does without where that is not allowed.
+    // SAFETY: reads the structure, and changes this thread only.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) };
 }
 
 /// What to wait for by a pidfd.

@@ -63,11 +63,15 @@ impl Child {
 
     /// A command that runs in a sandbox.
     #[cfg(target_os = "linux")]
-    pub(super) fn sandboxed(started: super::sandbox::Started, plan: &super::sandbox::SandboxPlan) -> Self {
+    pub(super) fn sandboxed(
+        started: super::sandbox::Started,
+        plan: &super::sandbox::SandboxPlan,
+        over: super::sandbox::Over,
+    ) -> Self {
         let super::sandbox::Started { pid, pidfd, namespace, listeners, notices, lent, builder, is_built } = started;
         drop(builder);
         let container = namespace.map(platform::Container::PidNamespace);
-        let sandbox = Some(super::sandbox::Running::new(plan, listeners, notices, (lent, is_built)));
+        let sandbox = Some(super::sandbox::Running::new(plan, listeners, notices, (lent, is_built, over)));
         Self { sandbox, ..Self::new(pid, Some(pidfd), container) }
     }
 
@@ -331,6 +335,25 @@ impl ExitWatch {
                 std::pin::Pin::new(told).poll(cx).map(|_| Ok(()))
             }
         }
+    }
+}
+
+impl ExitWatch {
+    /// Waits until the child has ended, for a bounded time, where it is known to be about to: returns whether it has. Blocks. None
+    /// where it is not.
+    #[cfg(target_os = "linux")]
+    pub(in crate::backend::local) fn last_moments(&self) -> Option<impl FnOnce() -> bool + Send + use<>> {
+        const MOMENTS: std::time::Duration = std::time::Duration::from_secs(1);
+        let Self::Sandbox(watch) = self else { return None };
+        let last = Arc::clone(watch.last()?);
+        Some(move || platform::has_ended_within(&last, MOMENTS))
+    }
+
+    /// The same, where nobody is.
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "it has the names of the system that can tell")]
+    pub(in crate::backend::local) fn last_moments(&self) -> Option<fn() -> bool> {
+        None
     }
 }
 

@@ -15,21 +15,23 @@
 //! in a signal handler; and the init nothing that leaves anything in a place of the thread, which is the builder's too.
 //! Whatever fails is left in [`Report`] for the parent.
 
+mod ahead;
 mod first;
 mod memory;
 mod passing;
 mod places;
 mod report;
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+pub(super) use self::ahead::{Ahead, ahead_main};
 pub(super) use self::first::EXECUTION;
 use self::first::first_main;
 use self::passing::{announce, enter, pass_namespaces, write_maps};
-use self::places::{Host, copy_sources, hold, make_ruleset, take_step};
+use self::places::{Host, add_rules, copy_sources, hold, make_ruleset, take_step};
 pub(in crate::backend::local::unix) use self::report::Report;
 use self::report::Sibling;
 use super::direct;
@@ -79,53 +81,6 @@ impl Entered {
     fn flags(&self) -> c_int {
         let flag = |namespace: Option<RawFd>, flag| if namespace.is_some() { flag } else { 0 };
         flag(self.user, libc::CLONE_NEWUSER) | flag(self.network, libc::CLONE_NEWNET)
-    }
-}
-
-/// What the one gets who makes namespaces for a later sandbox. Lives in memory that parent and child share.
-#[derive(Debug)]
-pub(super) struct Ahead<'a> {
-    pub(super) namespaces: &'a Namespaces,
-    /// For each device, its copy.
-    pub(super) devices: &'a [AtomicI32],
-    /// Whether the memory file system can be kept.
-    pub(super) keeps_memory: bool,
-    pub(super) passing: RawFd,
-}
-
-/// Makes namespaces, passes them on, and ends. If it cannot, nothing is passed on, or not all.
-pub(super) extern "C" fn ahead_main(ahead: *mut c_void) -> c_int {
-    // SAFETY: the parent passes a valid value and is suspended as long as we run.
-    let ahead = unsafe { &*ahead.cast::<Ahead<'_>>() };
-    // SAFETY: this is the child that the functions ask for, and it ends without running anything of the parent's.
-    unsafe {
-        // Whoever waits for them sees what has come.
-        let _ = make_ahead(ahead);
-        libc::_exit(0)
-    }
-}
-
-unsafe fn make_ahead(ahead: &Ahead<'_>) -> Result<(), Failure> {
-    let Ahead { namespaces, devices, keeps_memory, passing } = *ahead;
-    // SAFETY: see the caller. The descriptors are this process's copies.
-    unsafe {
-        libc::umask(0);
-        // What others wait for the end of, or want to execute, is not to be held meanwhile. Kernels before 5.9 have no such call.
-        let (below, above) = ((passing - 1) as c_uint, (passing + 1) as c_uint);
-        libc::syscall(libc::SYS_close_range, 0, below, 0);
-        libc::syscall(libc::SYS_close_range, above, c_uint::MAX, 0);
-        let made = namespaces.flags & (libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS);
-        result(libc::unshare(made).into()).during(Stage::Spare, 3)?;
-        write_maps(namespaces)?;
-        pass_namespaces(namespaces, passing).during(Stage::Spare, 0)?;
-        if keeps_memory && namespaces.is_common {
-            memory::copy_devices(namespaces, devices)?;
-            let root = open_directory(c"/").during(Stage::Mounts, 0)?;
-            raw::set_mount_attributes(root, raw::NOSUID | raw::NODEV, true).during(Stage::Mounts, 1)?;
-            memory::mount(namespaces, devices)?;
-            memory::pass(passing).during(Stage::Memory, 3)?;
-        }
-        Ok(())
     }
 }
 
@@ -288,35 +243,39 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
 
         // From here on the init runs at the same time, if there is one.
         raw::bound_capabilities().during(Stage::Capabilities, 0)?;
-        // It takes longest, and refuses only what is still to be done for an empty base.
+        let landlock = set_up.shape.landlock.as_ref();
+        let ruleset = landlock.map(|landlock| make_ruleset(landlock).map(|ruleset| (landlock, ruleset)));
+        let ruleset = ruleset.transpose().during(Stage::Landlock, 0)?;
+        let add_rules = |in_proc| match ruleset {
+            Some((landlock, ruleset)) => add_rules(set_up.shape, landlock, ruleset, root, in_proc),
+            None => Ok(()),
+        };
+        // The filter takes longest, and refuses only what is still to be done for an empty base.
         let is_early = namespaces.is_some_and(|namespaces| namespaces.base != Base::Empty);
         if is_early {
+            add_rules(false).during(Stage::Landlock, 1)?;
             raw::forgo_privileges().during(Stage::Capabilities, 1)?;
             put_filter(set_up).during(Stage::Filter, 0)?;
+            // For the `/proc` that it mounts.
+            report.init.wait_served();
+        } else {
+            wait_for_first(set_up)?;
+            if namespaces.is_some() {
+                enter_root(root)?;
+            }
+            add_rules(false).during(Stage::Landlock, 1)?;
         }
-        report.init.wait();
-        if let Some(failure) = report.first_fault.failure() {
-            return Err(failure);
-        }
-        if namespaces.is_some() && report.is_ready.load(Ordering::Acquire) == 0 {
-            // It was killed, and nobody could be born in its namespace any more; this is how the kernel says so.
-            return Err(Failure { stage: Stage::Command, index: 0, errno: libc::ENOMEM });
-        }
-
-        if namespaces.is_some_and(|namespaces| namespaces.base == Base::Empty) {
-            enter_root(root)?;
-        }
-        // As long as nothing is out of reach for want of capabilities, and with the `/proc` that the init has mounted.
-        let landlock = set_up.shape.landlock.as_ref();
-        let ruleset = landlock.map(|landlock| make_ruleset(set_up.shape, landlock, root)).transpose();
-        let ruleset = ruleset.during(Stage::Landlock, 0)?;
+        add_rules(true).during(Stage::Landlock, 2)?;
         // That of the command, unless it is told another one.
         result(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit).into()).during(Stage::Limits, 1)?;
-        raw::drop_capabilities().during(Stage::Capabilities, 1)?;
-        if let Some(ruleset) = ruleset {
+        raw::drop_capabilities().during(Stage::Capabilities, 2)?;
+        if let Some((_, ruleset)) = ruleset {
             raw::restrict_self(ruleset).during(Stage::Landlock, 0)?;
         }
-        if !is_early {
+        if is_early {
+            // As long as it is in this memory, nobody may be there who could want to look into it.
+            wait_for_first(set_up)?;
+        } else {
             put_filter(set_up).during(Stage::Filter, 0)?;
         }
         if set_up.command.is_some() {
@@ -327,6 +286,20 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Waits until the init has left this memory, if there is one.
+fn wait_for_first(set_up: &SetUp<'_>) -> Result<(), Failure> {
+    let report = set_up.report;
+    report.init.wait();
+    match report.first_fault.failure() {
+        Some(failure) => Err(failure),
+        // It was killed, and nobody could be born in its namespace any more; this is how the kernel says so.
+        None if set_up.shape.namespaces().is_some() && report.is_ready.load(Ordering::Acquire) == 0 => {
+            Err(Failure { stage: Stage::Command, index: 0, errno: libc::ENOMEM })
+        }
+        None => Ok(()),
+    }
 }
 
 /// The command, before it is one.

@@ -50,6 +50,14 @@ pub(super) fn wait_while(number: &AtomicU32, expected: u32) {
     let _ = unsafe { call(libc::SYS_futex, [place, libc::FUTEX_WAIT as usize, expected as usize, 0]) };
 }
 
+/// Wakes whoever waits for this number.
+pub(super) fn wake_all(number: &AtomicU32) {
+    let place = at(number.as_ptr());
+    // It cannot fail: the place is one of this process.
+    // SAFETY: the kernel looks for those who wait at the place, and reads nothing.
+    let _ = unsafe { call(libc::SYS_futex, [place, libc::FUTEX_WAKE as usize, c_int::MAX as usize]) };
+}
+
 /// Makes a child that runs `entry` on the stack that ends at `stack`, with the meaning of `flags` that `clone` has. Its number
 /// is written to `number`, and `memory` cleared, if the flags say so.
 ///

@@ -49,7 +49,7 @@ pub(super) use self::notice::rest;
 pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Settings, Walls};
 use self::plans::{For, Plans};
-pub(super) use self::running::{EndWatch, Running};
+pub(super) use self::running::{EndWatch, Over, Running};
 use self::shape::{Shape, Step, Target};
 pub(super) use self::spare::Spares;
 use self::start::Refusal;

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::filter::TOLD;
 use crate::backend::local::unix::check;
+use crate::backend::local::unix::platform::give_way;
 
 /// What a report calls it.
 pub(super) const MECHANISM: &str = "seccomp notification";
@@ -138,6 +139,8 @@ impl Attendant {
 
 /// The thread.
 fn attend(selector: &Arc<Selector>, call: &mut Call) {
+    // Each command wakes it when it ends, and would wait for it in the middle of that.
+    give_way();
     loop {
         // It is made while the lock is held, so that it is there before it is looked for.
         let idle = match &*attendant() {

@@ -1,11 +1,13 @@
 //! A sandbox while its command runs, and its end.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::task::{Context, Poll, ready};
 
+use futures_util::task::AtomicWaker;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -30,8 +32,12 @@ pub(in crate::backend::local::unix) struct Running {
     /// Namespaces for another sandbox, until somebody watches for the end.
     lent: Mutex<Option<Lent>>,
     /// Whether the one who has built it was reaped.
-    is_built: Arc<AtomicBool>,
+    is_built: Arc<Gone>,
+    _over: Over,
 }
+
+/// To be dropped once the end was told: whoever has the other end goes on then.
+pub(in crate::backend::local::unix) type Over = mpsc::Sender<Infallible>;
 
 /// How the command has ended, once it was reaped. The first process of a namespace does not end before all others were
 /// reaped, so that this cannot wait for the report.
@@ -42,7 +48,7 @@ impl Running {
         plan: &SandboxPlan,
         listeners: Vec<OwnedFd>,
         notices: Option<io::Result<Notices>>,
-        (lent, is_built): (Option<Lent>, Arc<AtomicBool>),
+        (lent, is_built, over): (Option<Lent>, Arc<Gone>, Over),
     ) -> Self {
         let ports = plan.shape.namespaces().map_or(&[][..], |namespaces| &namespaces.ports);
         Self {
@@ -51,6 +57,7 @@ impl Running {
             notices,
             lent: Mutex::new(lent),
             is_built,
+            _over: over,
         }
     }
 
@@ -91,6 +98,25 @@ impl Running {
     }
 }
 
+/// That a process is gone, and who waits for that.
+#[derive(Debug, Default)]
+pub(in crate::backend::local::unix) struct Gone {
+    is_gone: AtomicBool,
+    waiter: AtomicWaker,
+}
+
+impl Gone {
+    pub(super) fn tell(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.waiter.wake();
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        self.waiter.register(cx.waker());
+        if self.is_gone.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
 /// Tells when the command of a sandbox has ended and nobody else is left in it.
 #[derive(Debug)]
 pub(in crate::backend::local) struct EndWatch {
@@ -100,11 +126,16 @@ pub(in crate::backend::local) struct EndWatch {
     first: Option<AsyncFd<Arc<OwnedFd>>>,
     ended: Ended,
     lent: Option<Lent>,
-    is_built: Arc<AtomicBool>,
+    is_built: Arc<Gone>,
     _forwarders: Forwarders,
 }
 
 impl EndWatch {
+    /// The first process of its namespace, if the command has ended and this is all that is waited for.
+    pub(in crate::backend::local::unix) fn last(&self) -> Option<&Arc<OwnedFd>> {
+        self.first.as_ref().filter(|_| self.command.is_none()).map(AsyncFd::get_ref)
+    }
+
     pub(in crate::backend::local::unix) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(command) = &self.command {
             ready!(command.poll_read_ready(cx))?.retain_ready();
@@ -122,10 +153,7 @@ impl EndWatch {
         if let Some(first) = &self.first {
             ready!(first.poll_read_ready(cx))?.retain_ready();
             // It was about to end when the command began, and the thread that has made it does nothing else but reap it.
-            if !self.is_built.load(Ordering::Acquire) {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
+            ready!(self.is_built.poll(cx));
             // Nobody is left.
             if let Some(lent) = self.lent.take() {
                 lent.give_back();

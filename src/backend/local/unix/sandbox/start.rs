@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use super::child::{
@@ -13,6 +13,7 @@ use super::child::{
 };
 use super::notice::{Notices, Place};
 use super::probe::is_momentary;
+use super::running::Gone;
 use super::shape::{Kept, Shape};
 use super::spare::{self, Lent, Spare, Spares};
 use crate::backend::local::unix::namespace::{PidNamespace, above};
@@ -37,7 +38,7 @@ pub(in crate::backend::local::unix) struct Started {
     /// Who has built it, to be dropped when there is time.
     pub(in crate::backend::local::unix) builder: Option<Builder>,
     /// Whether that was reaped.
-    pub(in crate::backend::local::unix) is_built: Arc<AtomicBool>,
+    pub(in crate::backend::local::unix) is_built: Arc<Gone>,
 }
 
 /// Why nothing runs.
@@ -375,7 +376,7 @@ pub(in crate::backend::local::unix) struct Builder {
     /// The number may be another child's once somebody else has reaped this one.
     pidfd: Option<OwnedFd>,
     /// For whoever has to know that it holds no namespace any more.
-    is_gone: Arc<AtomicBool>,
+    is_gone: Arc<Gone>,
 }
 
 impl Builder {
@@ -396,7 +397,7 @@ impl Drop for Builder {
             // Whoever else has reaped it: it is gone.
             drop(reap(self.pid));
         }
-        self.is_gone.store(true, Ordering::Release);
+        self.is_gone.tell();
     }
 }
 

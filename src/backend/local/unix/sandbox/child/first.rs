@@ -58,12 +58,13 @@ unsafe fn become_first(set_up: &SetUp<'_>) -> Result<Infallible, Failure> {
                 }
             }
         }
+        set_up.report.init.serve();
         ignore_children().during(Stage::Init, 7)?;
         // Out of the reach of what the group of the executor is told. A session of its own would cost more, and nothing that a
         // terminal says to the executor's reaches one that blocks all signals.
         call(libc::SYS_setpgid, [0, 0]).during(Stage::Init, 1)?;
         call(libc::SYS_chdir, [at(c"/".as_ptr())]).during(Stage::Init, 2)?;
-        raw::drop_capabilities().during(Stage::Capabilities, 2)?;
+        raw::drop_capabilities().during(Stage::Capabilities, 3)?;
         if let Some(landlock) = &shape.landlock {
             let is_in_a_file_system = matches!(set_up.init, Program::Image(_));
             let runs = is_in_a_file_system.then_some(program);

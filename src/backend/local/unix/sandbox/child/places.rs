@@ -135,9 +135,23 @@ pub(super) unsafe fn take_step(
     }
 }
 
-/// Makes the ruleset, as long as nothing is out of reach for want of capabilities.
-pub(super) unsafe fn make_ruleset(shape: &Shape, landlock: &Landlock, root: RawFd) -> Result<RawFd, Errno> {
-    let ruleset = raw::create_ruleset(&landlock.handled, landlock.bytes)?;
+/// Makes a ruleset without a rule.
+pub(super) fn make_ruleset(landlock: &Landlock) -> Result<RawFd, Errno> {
+    raw::create_ruleset(&landlock.handled, landlock.bytes)
+}
+
+/// Adds the rules about what is in `/proc`, or all others, as long as nothing is out of reach for want of capabilities.
+///
+/// # Safety
+///
+/// Only in a child.
+pub(super) unsafe fn add_rules(
+    shape: &Shape,
+    landlock: &Landlock,
+    ruleset: RawFd,
+    root: RawFd,
+    in_proc: bool,
+) -> Result<(), Errno> {
     for rule in &landlock.rules {
         let (path, identity) = match &rule.at {
             At::Source(index) => {
@@ -147,11 +161,19 @@ pub(super) unsafe fn make_ruleset(shape: &Shape, landlock: &Landlock, root: RawF
             }
             At::Path(path) => (path, None),
         };
+        if is_in_proc(path) != in_proc {
+            continue;
+        }
         let place = raw::open_place(root, path)?;
         expect(place, identity, Stage::Landlock, 0).map_err(|failure| failure.errno)?;
         raw::allow_beneath(ruleset, rule.access, place)?;
         // SAFETY: a descriptor of our own.
         unsafe { libc::close(place) };
     }
-    Ok(ruleset)
+    Ok(())
+}
+
+/// Whether a path relative to the root is `/proc`, or below it.
+fn is_in_proc(path: &CStr) -> bool {
+    path.to_bytes_with_nul().strip_prefix(b"proc").is_some_and(|rest| matches!(rest.first(), Some(0 | b'/')))
 }

@@ -77,7 +77,7 @@ pub(in super::super) struct Sibling {
     /// Its number, as soon as it is born and before it runs; zero before.
     pub(in super::super) number: AtomicI32,
     /// Zero once it has left this memory, since it has executed its program or ended. It is not zero before the birth either: so
-    /// nobody has to write it who might be killed before he does.
+    /// nobody has to write it who might be killed before he does. While it is here, it says how far it is.
     pub(super) memory: AtomicU32,
 }
 
@@ -87,9 +87,25 @@ impl Default for Sibling {
     }
 }
 
+/// It is here, or not born.
 const USED: u32 = 1;
+/// It is here, and what others need of it is done.
+const SERVED: u32 = 2;
 
 impl Sibling {
+    /// For itself: what others need of it is done.
+    pub(super) fn serve(&self) {
+        self.memory.store(SERVED, Ordering::Release);
+        direct::wake_all(&self.memory);
+    }
+
+    /// Waits until what others need of it is done, or it has left this memory; for whoever has made it.
+    pub(super) fn wait_served(&self) {
+        while self.memory.load(Ordering::Acquire) == USED {
+            direct::wait_while(&self.memory, USED);
+        }
+    }
+
     fn clear(&self) {
         self.number.store(0, Ordering::Relaxed);
         self.memory.store(USED, Ordering::Relaxed);
@@ -97,8 +113,11 @@ impl Sibling {
 
     /// Waits until it has left this memory, if it was born; for whoever has made it, or has seen the end of who might have.
     pub(in super::super) fn wait(&self) {
-        while self.number.load(Ordering::Relaxed) != 0 && self.memory.load(Ordering::Acquire) != 0 {
-            direct::wait_while(&self.memory, USED);
+        while self.number.load(Ordering::Relaxed) != 0 {
+            match self.memory.load(Ordering::Acquire) {
+                0 => break,
+                here => direct::wait_while(&self.memory, here),
+            }
         }
     }
 }
