@@ -233,3 +233,62 @@ impl ChangedName {
 
 /// How long the look may hold the exit up.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::backend::local::os::sandbox::Placeholders;
+    use crate::sandbox::{Access, Existing, MissingProtected, ProtectedName};
+    use crate::time::now;
+
+    /// Names that are held, and where `.git` would be.
+    fn held() -> (tempfile::TempDir, Names, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let git = root.join(".git");
+        let name = ProtectedName {
+            root: root.clone(),
+            path: git.clone(),
+            state: Existing::Missing,
+            access: Access::Read,
+            git_dir: None,
+            placeholder: true,
+            required: true,
+        };
+        let placeholders = Placeholders::new(Some(root.join("state")));
+        let names = Names::new(placeholders.hold(&[name], MissingProtected::Placeholder), None, Arc::default());
+        names.started();
+        assert!(git.is_dir());
+        (dir, names, git)
+    }
+
+    #[tokio::test]
+    async fn a_look_that_begins_early_waits_for_the_end() {
+        let (_dir, names, git) = held();
+        let (end, ended) = mpsc::channel();
+        let check = Check::begin_early(names, now(), move || ended.recv().is_ok());
+        assert!(git.is_dir(), "as long as it has not ended");
+        end.send(()).unwrap();
+        let mut check = check.go_on(now());
+        assert_eq!(poll_fn(|cx| check.poll(cx, now())).await.unwrap(), []);
+        assert!(!git.exists());
+    }
+
+    #[tokio::test]
+    async fn one_that_has_given_up_is_made_up_for() {
+        let (_dir, names, git) = held();
+        let (given_up, is_given_up) = mpsc::channel::<()>();
+        let check = Check::begin_early(names, now(), move || {
+            drop(given_up);
+            false
+        });
+        is_given_up.recv().unwrap_err();
+        assert!(git.is_dir(), "nobody knows that it has ended");
+        let mut check = check.go_on(now());
+        assert_eq!(poll_fn(|cx| check.poll(cx, now())).await.unwrap(), []);
+        assert!(!git.exists());
+    }
+}

@@ -5,7 +5,6 @@
 //! that belongs to a thread. Elsewhere than on the processors for which sandboxes are made, it is called by the library.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use super::raw::Errno;
@@ -162,7 +161,7 @@ unsafe fn born(
             in("rsi") stack,
             in("rdx") number,
             in("r10") memory,
-            in("r8") ptr::null_mut::<c_void>(),
+            in("r8") std::ptr::null_mut::<c_void>(),
             in("r9") argument,
             in("r12") entry,
             lateout("rcx") _,
@@ -197,7 +196,7 @@ unsafe fn born(
             inlateout("x0") flags => result,
             in("x1") stack,
             in("x2") number,
-            in("x3") ptr::null_mut::<c_void>(),
+            in("x3") std::ptr::null_mut::<c_void>(),
             in("x4") memory,
             in("x5") argument,
             in("x6") entry,

@@ -1,44 +1,74 @@
 //! What of `/proc` that is not a process's own could be written to by everybody. For whoever has the number of the system's root,
 //! all of it is read-only.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 
 /// The names at the top of `/proc` below which files can be opened for writing by everybody. Modules that are loaded add some, and
 /// take them away with them: so they are listed for each sandbox.
 pub(super) fn writable() -> io::Result<Vec<String>> {
-    writable_in(Path::new("/proc"))
+    static LAST: Mutex<Seen> = Mutex::new(Seen { entries: Vec::new(), writable: Vec::new() });
+    // One that has panicked has changed nothing, or less than all: then it is not what is found.
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    writable_in(Path::new("/proc"), &mut last)
 }
 
-fn writable_in(proc: &Path) -> io::Result<Vec<String>> {
+/// What was found there, and what of it can be written to. The number of an entry is given when it is made, with its mode: as long
+/// as all have the same names and numbers, they need not be looked at one by one, which takes four times as long as the list.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Their kinds, numbers and names, as they come.
+    entries: Vec<u8>,
+    writable: Vec<String>,
+}
+
+fn writable_in(proc: &Path, last: &mut Seen) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, proc, flags, Mode::empty())?;
     // Small, since what follows the names that are wanted is not wanted: there are as many as processes.
     let mut buffer = [MaybeUninit::uninit(); 1024];
-    let mut entries = RawDir::new(&directory, &mut buffer);
-    let mut names = Vec::new();
-    while let Some(entry) = entries.next() {
+    let mut listed = RawDir::new(&directory, &mut buffer);
+    let (mut entries, mut files, mut writable) = (Vec::with_capacity(2048), Vec::new(), Vec::new());
+    while let Some(entry) = listed.next() {
         let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
+        let name = entry.file_name();
         // The names of processes come last.
-        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        if name.to_bytes().iter().all(u8::is_ascii_digit) {
             break;
         }
-        let wanted = match entry.file_type() {
-            FileType::Directory => DIRECTORIES.contains(&name),
-            FileType::RegularFile => statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|found| found.st_mode & 0o002 != 0),
-            _ => false,
-        };
-        if wanted {
-            names.push(name.to_owned());
+        let kind = entry.file_type();
+        let start = entries.len() + 1 + size_of::<u64>();
+        entries.push(if kind == FileType::RegularFile { FILE } else { OTHER });
+        entries.extend_from_slice(&entry.ino().to_ne_bytes());
+        entries.extend_from_slice(name.to_bytes_with_nul());
+        match kind {
+            FileType::RegularFile => files.push(start),
+            FileType::Directory => {
+                writable.extend(name.to_str().ok().filter(|name| DIRECTORIES.contains(name)).map(str::to_owned));
+            }
+            _ => {}
         }
     }
-    Ok(names)
+    if entries != last.entries {
+        let names = files.iter().filter_map(|start| CStr::from_bytes_until_nul(&entries[*start..]).ok());
+        for name in names {
+            let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            if found.is_ok_and(|found| found.st_mode & 0o002 != 0) {
+                writable.extend(name.to_str().ok().map(str::to_owned));
+            }
+        }
+        *last = Seen { entries, writable };
+    }
+    Ok(last.writable.clone())
 }
+
+const FILE: u8 = b'f';
+const OTHER: u8 = b'o';
 
 /// Where something is open to everybody: what starts to watch for a shortage, and some of the settings.
 const DIRECTORIES: &[&str] = &["sys", "pressure"];
@@ -59,8 +89,9 @@ mod tests {
         std::fs::create_dir(proc.path().join("sys")).unwrap();
         std::fs::create_dir(proc.path().join("irq")).unwrap();
         file("cpuinfo", 0o444);
-        let listed = || {
-            let mut names = writable_in(proc.path()).unwrap();
+        let mut last = Seen::default();
+        let mut listed = || {
+            let mut names = writable_in(proc.path(), &mut last).unwrap();
             names.sort();
             names
         };
@@ -68,9 +99,18 @@ mod tests {
         file("of-a-module", 0o646);
         file("of-root", 0o644);
         assert_eq!(listed(), ["of-a-module", "sys"]);
+        assert_eq!(listed(), ["of-a-module", "sys"], "as it was");
+        // Another one by the same name, which is there before the first one is gone, so that it has another number.
+        file("another", 0o644);
+        std::fs::rename(proc.path().join("another"), proc.path().join("of-a-module")).unwrap();
+        assert_eq!(listed(), ["sys"]);
+        file("of-a-module", 0o646);
+        file("more", 0o646);
+        assert_eq!(listed(), ["more", "of-a-module", "sys"]);
+        std::fs::remove_file(proc.path().join("more")).unwrap();
         std::fs::remove_file(proc.path().join("of-a-module")).unwrap();
         assert_eq!(listed(), ["sys"]);
-        assert!(writable_in(&proc.path().join("cpuinfo")).is_err());
+        assert!(writable_in(&proc.path().join("cpuinfo"), &mut Seen::default()).is_err());
     }
 
     #[test]
