@@ -150,6 +150,7 @@ async fn run_in(
     };
     let follows_size = args.tty && features.resize;
     let result = attend(&mut process, gate, args, follows_size, &mut output, signals).await;
+    gate.deactivate();
     // Before anything is said, and whatever happened.
     drop(raw_mode);
     let result = match result {
@@ -318,7 +319,8 @@ async fn pump(process: &mut Process, gate: &Gate, output: &mut Output) -> Result
 
 /// The next event. While there is none, all that has come was taken.
 async fn next_event(process: &mut Process, gate: &Gate) -> Result<Option<Event>, WaitError> {
-    let mut next = pin!(process.next_event());
+    // Else there could be none for want of this task's share of a turn.
+    let mut next = pin!(tokio::task::unconstrained(process.next_event()));
     poll_fn(|cx| {
         let polled = next.as_mut().poll(cx);
         match polled {

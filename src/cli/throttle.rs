@@ -4,6 +4,8 @@
 //! reads on, and what a slow reader misses becomes a gap. Here the pipe of the system can do what it does for a local
 //! command: make it wait.
 
+use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -12,6 +14,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use longarm::error::TransportError;
 use longarm::transport::{Incoming, Outgoing, Transport};
+use tokio::task::yield_now;
 
 /// Bytes that may come while the command's output is not taken.
 const AHEAD_BYTES: usize = 512 << 10;
@@ -30,8 +33,6 @@ struct State {
     /// Nobody waits: the output that came is being written.
     busy: bool,
     ahead_bytes: usize,
-    /// The one who waits had a turn since so much came.
-    yielded: bool,
     reader: Option<Waker>,
     /// Grows while the gate is closed.
     excuses: u64,
@@ -47,11 +48,16 @@ impl Gate {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.busy = false;
-        state.yielded = false;
         state.ahead_bytes = 0;
         if let Some(reader) = state.reader.take() {
             reader.wake();
         }
+    }
+
+    /// Nobody takes what comes, nor waits for it: it is read as fast as it comes from here on, for answers.
+    pub(super) fn deactivate(&self) {
+        self.lock().active = false;
+        self.open();
     }
 
     /// Until it is opened again, the connection waits once it is too far ahead.
@@ -59,26 +65,19 @@ impl Gate {
         self.lock().busy = true;
     }
 
-    /// Ready while it is open.
-    fn poll_open(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Whether more may be read.
+    fn look(&self, cx: &Context<'_>) -> Look {
         let mut state = self.lock();
         if !state.active || state.ahead_bytes < AHEAD_BYTES {
-            return Poll::Ready(());
-        }
-        if !state.busy && state.yielded {
-            state.yielded = false;
-            state.ahead_bytes = 0;
-            return Poll::Ready(());
+            return Look::Open;
         }
         if state.busy {
             // Under the same lock, so that nobody opens it unnoticed.
             state.reader = Some(cx.waker().clone());
-        } else {
-            // What has come may be what is waited for, and not have been noticed yet.
-            state.yielded = true;
-            cx.waker().wake_by_ref();
+            return Look::Closed;
         }
-        Poll::Pending
+        state.ahead_bytes = 0;
+        Look::Pause
     }
 
     /// A number that never falls, and grows when it is asked for while the gate is closed.
@@ -91,6 +90,13 @@ impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+enum Look {
+    Open,
+    Closed,
+    /// What has come may be what is waited for, and not have been noticed yet: whoever waits is to have a turn first.
+    Pause,
 }
 
 impl State {
@@ -109,7 +115,7 @@ pub(super) struct Throttled<T> {
 impl<T: Transport> Transport for Throttled<T> {
     fn split(self: Box<Self>) -> (Box<dyn Outgoing>, Box<dyn Incoming>) {
         let (outgoing, incoming) = Box::new(self.transport).split();
-        (outgoing, Box::new(ThrottledIncoming { incoming, gate: self.gate }))
+        (outgoing, Box::new(ThrottledIncoming { incoming, gate: self.gate, pause: None }))
     }
 
     fn peer(&self) -> String {
@@ -117,17 +123,35 @@ impl<T: Transport> Transport for Throttled<T> {
     }
 }
 
-#[derive(Debug)]
 struct ThrottledIncoming {
     incoming: Box<dyn Incoming>,
     gate: Gate,
+    /// The turn of all others.
+    pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl fmt::Debug for ThrottledIncoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { incoming, gate, .. } = self;
+        f.debug_struct("ThrottledIncoming").field("incoming", incoming).field("gate", gate).finish_non_exhaustive()
+    }
 }
 
 impl Stream for ThrottledIncoming {
     type Item = Result<Bytes, TransportError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        ready!(self.gate.poll_open(cx));
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match self.gate.look(cx) {
+                Look::Open => break,
+                Look::Closed => return Poll::Pending,
+                Look::Pause => self.pause = Some(Box::pin(yield_now())),
+            }
+        }
         let next = ready!(Pin::new(&mut self.incoming).poll_next(cx));
         if let Some(Ok(message)) = &next {
             self.gate.lock().ahead_bytes += message.len();

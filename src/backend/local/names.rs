@@ -87,30 +87,34 @@ impl Names {
         self.0.started.store(true, Ordering::Relaxed);
     }
 
-    /// The process has ended. Tells which of them appeared or changed, and lets all of them go. Blocks.
-    fn finish(&self, tell: oneshot::Sender<Vec<ChangedName>>) {
-        let Some(mut parting) = self.0.take() else { return drop(tell.send(Vec::new())) };
-        let changed = parting.carry_out();
-        // Nobody has to wait for the rest but who closes the place.
-        let _counted = self.0.reaper.count_parting();
+    /// If the process has ended, tells which of them appeared or changed, and lets all of them go. Blocks.
+    fn finish(&self, has_ended: bool, tell: oneshot::Sender<Look>) {
         // Whoever has given it up does not need to know.
-        drop(tell.send(changed));
+        let told = |look| drop(tell.send(look));
+        if !has_ended {
+            return told(Look::GivenUp);
+        }
+        let Some(mut parting) = self.0.take() else { return told(Look::Done(Vec::new())) };
+        let changed = parting.carry_out();
+        told(Look::Done(changed));
+        // Nobody has to wait for the rest but who closes the place.
         drop(parting);
     }
 
-    /// Finishes in a thread of the runtime, if `ended` says that the process has ended. Must be called within a runtime.
-    fn look_when(&self, ended: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<Vec<ChangedName>> {
-        let names = self.clone();
+    /// Finishes in a thread of the runtime, which first waits for the end of the process for a while: `ended` returns whether it
+    /// has ended. Must be called within a runtime.
+    fn look_when(&self, ended: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<Look> {
+        let (names, counted) = (self.clone(), self.0.reaper.count_parting());
         let (tell, told) = oneshot::channel();
         drop(tokio::task::spawn_blocking(move || {
-            if ended() {
-                names.finish(tell);
-            }
+            names.finish(ended(), tell);
+            drop(names);
+            drop(counted);
         }));
         told
     }
 
-    /// The same, by the reaper, unless somebody is about it already. Does not block.
+    /// The process is no more: the reaper looks at them and lets them go, unless somebody is about it already. Does not block.
     pub(super) fn leave(&self) {
         if let Some(parting) = self.0.take() {
             self.0.reaper.let_go(parting);
@@ -134,28 +138,34 @@ impl Drop for Kept {
     }
 }
 
+/// What became of a look.
+#[derive(Debug)]
+enum Look {
+    Done(Vec<ChangedName>),
+    /// The process had not ended for a while.
+    GivenUp,
+}
+
 /// The look at the names of a process that has ended.
 #[derive(Debug)]
 pub(super) struct Check {
     names: Names,
-    told: oneshot::Receiver<Vec<ChangedName>>,
+    told: oneshot::Receiver<Look>,
     until: Instant,
-    /// It has begun before the end, and may have given up.
-    is_early: bool,
 }
 
 impl Check {
     /// Begins to look. Must be called within a runtime.
     pub(super) fn begin(names: Names, now: Instant) -> Self {
         let told = names.look_when(|| true);
-        Self { names, told, until: now + CHECK_LIMIT, is_early: false }
+        Self { names, told, until: now + CHECK_LIMIT }
     }
 
     /// The same, as soon as the process has ended: `ended` waits for that for a while, and returns whether it has. So nobody has
     /// to wait until a thread has woken up as well.
     pub(super) fn begin_early(names: Names, now: Instant, ended: impl FnOnce() -> bool + Send + 'static) -> Self {
         let told = names.look_when(ended);
-        Self { names, told, until: now + CHECK_LIMIT, is_early: true }
+        Self { names, told, until: now + CHECK_LIMIT }
     }
 
     /// The process has ended: it has its time from now on.
@@ -171,14 +181,13 @@ impl Check {
     /// What was seen, or that nothing could be seen in time. Not to be asked again after that.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<Vec<Evidence>>> {
         let mut polled = Pin::new(&mut self.told).poll(cx);
-        if self.is_early && matches!(polled, Poll::Ready(Err(_))) {
-            self.is_early = false;
+        if matches!(polled, Poll::Ready(Ok(Look::GivenUp))) {
             self.told = self.names.look_when(|| true);
             polled = Pin::new(&mut self.told).poll(cx);
         }
         Poll::Ready(match polled {
-            Poll::Ready(Ok(changed)) => Ok(changed.into_iter().map(ChangedName::into_evidence).collect()),
-            Poll::Ready(Err(_)) => Err(io::Error::other("the look has failed")),
+            Poll::Ready(Ok(Look::Done(changed))) => Ok(changed.into_iter().map(ChangedName::into_evidence).collect()),
+            Poll::Ready(Ok(Look::GivenUp) | Err(_)) => Err(io::Error::other("the look has failed")),
             Poll::Pending if now < self.until => return Poll::Pending,
             // A file system can hang for ever. If nobody has come to it yet, no thread of the runtime needs to.
             Poll::Pending => {
@@ -268,13 +277,25 @@ mod tests {
     #[tokio::test]
     async fn a_look_that_begins_early_waits_for_the_end() {
         let (_dir, names, git) = held();
+        let (wait, waits) = mpsc::channel();
         let (end, ended) = mpsc::channel();
-        let check = Check::begin_early(names, now(), move || ended.recv().is_ok());
+        let check = Check::begin_early(names, now(), move || {
+            wait.send(()).unwrap();
+            ended.recv().is_ok()
+        });
+        waits.recv().unwrap();
         assert!(git.is_dir(), "as long as it has not ended");
         end.send(()).unwrap();
         let mut check = check.go_on(now());
         assert_eq!(poll_fn(|cx| check.poll(cx, now())).await.unwrap(), []);
         assert!(!git.exists());
+    }
+
+    #[tokio::test]
+    async fn one_that_fails_is_no_good_news() {
+        let (_dir, names, _git) = held();
+        let mut check = Check::begin_early(names, now(), || panic!("as a sink of the host's would"));
+        assert!(poll_fn(|cx| check.poll(cx, now())).await.is_err());
     }
 
     #[tokio::test]

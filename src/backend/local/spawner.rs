@@ -397,7 +397,7 @@ impl Queue {
     }
 
     /// Has whoever closes the place wait until what it returns is dropped.
-    pub(super) fn count_parting(self: &Arc<Self>) -> impl Drop {
+    pub(super) fn count_parting(self: &Arc<Self>) -> impl Drop + Send + use<> {
         self.partings.fetch_add(1, Ordering::Relaxed);
         CountedParting(Arc::clone(self))
     }

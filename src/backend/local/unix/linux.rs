@@ -467,8 +467,13 @@ impl Drop for Stack {
     }
 }
 
-/// From here on, this thread takes nobody else's place on a processor when it wakes up. It has its share of the time as before.
+/// From here on, this thread takes nobody else's place on a processor when it wakes up, unless its priority is the host's choice.
+/// It has its share of the time as before.
 pub(super) fn give_way() {
+    // SAFETY: takes a number.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        return;
+    }
     // SAFETY: all zeroes is a valid value of the C structure, and the priority of this policy.
     let priority: libc::sched_param = unsafe { std::mem::zeroed() };
     // It does without where that is not allowed.

@@ -343,7 +343,7 @@ impl ExitWatch {
     /// where it is not.
     #[cfg(target_os = "linux")]
     pub(in crate::backend::local) fn last_moments(&self) -> Option<impl FnOnce() -> bool + Send + use<>> {
-        const MOMENTS: std::time::Duration = std::time::Duration::from_secs(1);
+        const MOMENTS: std::time::Duration = std::time::Duration::from_millis(100);
         let Self::Sandbox(watch) = self else { return None };
         let last = Arc::clone(watch.last()?);
         Some(move || platform::has_ended_within(&last, MOMENTS))

@@ -270,7 +270,7 @@ unsafe fn build(set_up: &SetUp<'_>) -> Result<(), Failure> {
         result(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit).into()).during(Stage::Limits, 1)?;
         raw::drop_capabilities().during(Stage::Capabilities, 2)?;
         if let Some((_, ruleset)) = ruleset {
-            raw::restrict_self(ruleset).during(Stage::Landlock, 0)?;
+            raw::restrict_self(ruleset).during(Stage::Landlock, 3)?;
         }
         if is_early {
             // As long as it is in this memory, nobody may be there who could want to look into it.

@@ -6,28 +6,36 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
+
+use crate::time::{Instant, now};
 
 /// The names at the top of `/proc` below which files can be opened for writing by everybody. Modules that are loaded add some, and
 /// take them away with them: so they are listed for each sandbox.
 pub(super) fn writable() -> io::Result<Vec<String>> {
-    static LAST: Mutex<Seen> = Mutex::new(Seen { entries: Vec::new(), writable: Vec::new() });
-    // One that has panicked has changed nothing, or less than all: then it is not what is found.
+    static LAST: Mutex<Option<Seen>> = Mutex::new(None);
+    // One that has panicked has changed nothing.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    writable_in(Path::new("/proc"), &mut last)
+    writable_in(Path::new("/proc"), &mut last, now())
 }
 
-/// What was found there, and what of it can be written to. The number of an entry is given when it is made, with its mode: as long
-/// as all have the same names and numbers, they need not be looked at one by one, which takes four times as long as the list.
-#[derive(Debug, Default)]
+/// What was found there, and what of it can be written to. As long as the same is listed, it need not be looked at one by one, which
+/// takes four times as long as the list. But only for a while, since a mode can be changed: a sandbox that was started a little
+/// earlier does not know either.
+#[derive(Debug)]
 struct Seen {
+    at: Instant,
     /// Their kinds, numbers and names, as they come.
     entries: Vec<u8>,
     writable: Vec<String>,
 }
 
-fn writable_in(proc: &Path, last: &mut Seen) -> io::Result<Vec<String>> {
+/// For so long.
+const A_WHILE: Duration = Duration::from_secs(1);
+
+fn writable_in(proc: &Path, last: &mut Option<Seen>, now: Instant) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, proc, flags, Mode::empty())?;
     // Small, since what follows the names that are wanted is not wanted: there are as many as processes.
@@ -54,17 +62,21 @@ fn writable_in(proc: &Path, last: &mut Seen) -> io::Result<Vec<String>> {
             _ => {}
         }
     }
-    if entries != last.entries {
-        let names = files.iter().filter_map(|start| CStr::from_bytes_until_nul(&entries[*start..]).ok());
-        for name in names {
-            let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if found.is_ok_and(|found| found.st_mode & 0o002 != 0) {
-                writable.extend(name.to_str().ok().map(str::to_owned));
-            }
-        }
-        *last = Seen { entries, writable };
+    if let Some(last) = last
+        && last.entries == entries
+        && now < last.at + A_WHILE
+    {
+        return Ok(last.writable.clone());
     }
-    Ok(last.writable.clone())
+    let names = files.iter().filter_map(|start| CStr::from_bytes_until_nul(&entries[*start..]).ok());
+    for name in names {
+        let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|found| found.st_mode & 0o002 != 0) {
+            writable.extend(name.to_str().ok().map(str::to_owned));
+        }
+    }
+    *last = Some(Seen { at: now, entries, writable: writable.clone() });
+    Ok(writable)
 }
 
 const FILE: u8 = b'f';
@@ -89,17 +101,22 @@ mod tests {
         std::fs::create_dir(proc.path().join("sys")).unwrap();
         std::fs::create_dir(proc.path().join("irq")).unwrap();
         file("cpuinfo", 0o444);
-        let mut last = Seen::default();
-        let mut listed = || {
-            let mut names = writable_in(proc.path(), &mut last).unwrap();
+        let (mut last, begun) = (None, now());
+        let mut listed_after = |time| {
+            let mut names = writable_in(proc.path(), &mut last, begun + time).unwrap();
             names.sort();
             names
         };
-        assert_eq!(listed(), ["sys"]);
+        assert_eq!(listed_after(Duration::ZERO), ["sys"]);
         file("of-a-module", 0o646);
         file("of-root", 0o644);
-        assert_eq!(listed(), ["of-a-module", "sys"]);
-        assert_eq!(listed(), ["of-a-module", "sys"], "as it was");
+        assert_eq!(listed_after(Duration::ZERO), ["of-a-module", "sys"]);
+        assert_eq!(listed_after(Duration::ZERO), ["of-a-module", "sys"], "as it was");
+        file("of-a-module", 0o644);
+        assert_eq!(listed_after(A_WHILE), ["sys"], "a mode that was changed");
+        file("of-a-module", 0o646);
+        assert_eq!(listed_after(A_WHILE * 2), ["of-a-module", "sys"]);
+        let mut listed = || listed_after(A_WHILE * 2);
         // Another one by the same name, which is there before the first one is gone, so that it has another number.
         file("another", 0o644);
         std::fs::rename(proc.path().join("another"), proc.path().join("of-a-module")).unwrap();
@@ -110,7 +127,7 @@ mod tests {
         std::fs::remove_file(proc.path().join("more")).unwrap();
         std::fs::remove_file(proc.path().join("of-a-module")).unwrap();
         assert_eq!(listed(), ["sys"]);
-        assert!(writable_in(&proc.path().join("cpuinfo"), &mut Seen::default()).is_err());
+        assert!(writable_in(&proc.path().join("cpuinfo"), &mut None, begun).is_err());
     }
 
     #[test]

@@ -68,7 +68,7 @@ unsafe fn become_first(set_up: &SetUp<'_>) -> Result<Infallible, Failure> {
         if let Some(landlock) = &shape.landlock {
             let is_in_a_file_system = matches!(set_up.init, Program::Image(_));
             let runs = is_in_a_file_system.then_some(program);
-            restrict(&landlock.first, landlock.bytes, runs).during(Stage::Landlock, 1)?;
+            restrict(&landlock.first, landlock.bytes, runs).during(Stage::Landlock, 4)?;
         } else {
             // Nothing else keeps the command from putting its own words into the mouth of this one.
             raw::install_filter(&shape.filter).during(Stage::Filter, 1)?;

@@ -68,7 +68,7 @@ fn what_fails_in_the_first_process_is_told_with_its_step() {
                 landlock.first = raw::RulesetAttributes { files: 0, network: 0, scopes: 0 };
             },
             Stage::Landlock,
-            1,
+            4,
             libc::ENOMSG,
         ),
         (
