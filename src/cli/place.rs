@@ -15,7 +15,7 @@ use super::args::PlaceArgs;
 use super::explain;
 use super::throttle::{Gate, Throttled};
 
-/// Output held for a slow reader. More than what the reference may send before its response to the start.
+/// Output held while nobody takes it, such as what the reference sends before its response to the start.
 const HELD_BYTES: usize = 4 << 20;
 
 /// A place, and the gate of its connection, which is open.

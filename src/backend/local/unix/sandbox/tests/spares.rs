@@ -200,6 +200,24 @@ async fn the_memory_file_system_is_used_again_and_nothing_stays_in_it() {
     }
 }
 
+/// Also by who may write everything, for whom one is made ahead, and the mounts of which are not made read-only for each sandbox.
+#[tokio::test]
+async fn nobody_changes_the_devices_of_a_memory_file_system_that_was_made_ahead() {
+    const SCRIPT: &str = "exec 2>&1; for f in null zero tty; do chmod a-s /dev/$f && echo $f; done; touch /dev/new && echo new; \
+                          echo x > /dev/null && echo written";
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &everything(), Walls::default());
+        // The first has its own, those after it mostly not.
+        for _ in 0..4 {
+            let said = said(&spawner, &plan, SCRIPT).await;
+            assert_eq!(said.matches("Read-only file system").count(), 4, "{kernel:?}: {said}");
+            assert_eq!(said.lines().last(), Some("written"), "{kernel:?}: {said}");
+        }
+        patiently(spawner.shut_down()).await;
+    }
+}
+
 /// Else what the host has mounted would be in use for as long as there is an executor.
 #[test]
 fn nothing_of_the_host_is_kept() {
