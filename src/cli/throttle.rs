@@ -92,6 +92,7 @@ impl Gate {
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
 enum Look {
     Open,
     Closed,
@@ -164,5 +165,46 @@ impl Incoming for ThrottledIncoming {
     /// While the gate is closed the silence is our own doing, and says nothing about the peer.
     fn received_bytes(&self) -> u64 {
         self.incoming.received_bytes() + self.gate.excuses()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn it_is_closed_only_while_nobody_takes_what_came_nor_waits() {
+        let (gate, woken) = (Gate::default(), Arc::<Woken>::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let look = || gate.look(&Context::from_waker(&waker));
+        let much_comes = || gate.lock().ahead_bytes += AHEAD_BYTES;
+        let woken = || woken.0.load(Ordering::Relaxed);
+        gate.close();
+        much_comes();
+        assert_eq!((look(), gate.excuses()), (Look::Open, 0), "the peer has credits");
+        gate.activate();
+        assert_eq!((look(), look(), gate.excuses(), woken()), (Look::Closed, Look::Closed, 1, 0));
+        gate.open();
+        assert_eq!((look(), gate.excuses(), woken()), (Look::Open, 1, 1));
+        much_comes();
+        assert_eq!((look(), look()), (Look::Pause, Look::Open), "after a turn of whoever waits");
+        gate.close();
+        much_comes();
+        assert_eq!(look(), Look::Closed);
+        gate.deactivate();
+        much_comes();
+        assert_eq!((look(), woken()), (Look::Open, 2));
     }
 }

@@ -51,7 +51,7 @@ impl Workspace {
 }
 
 /// What an intent would be bound to.
-fn bound(root: Option<Access>, network: NetworkPolicy, entries: &[(PathBuf, Access)]) -> Arc<Bound> {
+pub(super) fn bound(root: Option<Access>, network: NetworkPolicy, entries: &[(PathBuf, Access)]) -> Arc<Bound> {
     let mut entries: Vec<BoundEntry> = entries
         .iter()
         .map(|(path, access)| BoundEntry {

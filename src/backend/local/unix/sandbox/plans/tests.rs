@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::probe;
 use super::*;
 use crate::sandbox::scene::{Scene, seeds};
-use crate::sandbox::{Access, BoundEntry, Class, Existing, HostPaths, NetworkPolicy, Origin};
+use crate::sandbox::{Access, HostPaths, NetworkPolicy};
 
 /// A root with what most have in it, below a directory of its own.
 struct Root {
@@ -47,28 +47,10 @@ impl Root {
     }
 }
 
+/// All may be read, but for these entries.
 fn bound(entries: impl IntoIterator<Item = (PathBuf, Access)>) -> Arc<Bound> {
-    let entries = entries.into_iter().map(|(path, access)| BoundEntry {
-        lexical: path.clone(),
-        path,
-        access,
-        kind: Existing::Directory,
-        skip_missing: false,
-        origin: Origin::Entry,
-    });
-    Arc::new(Bound {
-        class: Class::RestrictedRead,
-        root: Some(Access::Read),
-        entries: entries.collect(),
-        aliases: Vec::new(),
-        network: NetworkPolicy::Restricted,
-        workspace_roots: Vec::new(),
-        cwd: None,
-        globs: Vec::new(),
-        glob_scan_max_depth: None,
-        protected: Vec::new(),
-        minimal: false,
-    })
+    let entries: Vec<_> = entries.into_iter().collect();
+    super::super::tests::bound(Some(Access::Read), NetworkPolicy::Restricted, &entries)
 }
 
 /// A kernel that lets everybody make everything, and has Landlock.
