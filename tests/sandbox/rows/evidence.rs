@@ -171,11 +171,18 @@ fn is_stopped(pid: libc::pid_t) -> bool {
     threads.all(|thread| thread.file_name().to_str().and_then(|thread| state(thread.parse().ok()?)) == Some('T'))
 }
 
+/// Whether all of its threads have: the first may have ended before the others, of which one still waits for its answer.
+fn has_ended(pid: libc::pid_t) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(|entry| entry.ok());
+    let mut threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    threads.all(|thread| matches!(state(thread), None | Some('Z' | 'X')))
+}
+
 async fn killed(stage: &Stage<'_>) -> Outcome {
     let Asking { process, executor, pid } = Asking::begin(stage).await?;
     let ended_by = async {
         signal(pid, libc::SIGKILL)?;
-        until("it ends", || matches!(state(pid), None | Some('Z'))).await
+        until("it ends", || has_ended(pid)).await
     }
     .await;
     signal(executor, libc::SIGCONT)?;
