@@ -112,6 +112,11 @@ impl Dirs {
         ]
     }
 
+    /// Where an executor keeps its state that does so in the workspace.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.w.join("state")
+    }
+
     /// The port of a listener of the host.
     pub(crate) fn port(&self) -> u16 {
         self.port

@@ -27,11 +27,11 @@ pub(crate) fn main() -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = runtime.block_on(async {
         let mut config = LocalConfig::from_host().end_with_executor(true);
-        for own in [SETTINGS, VIOLATIONS] {
+        for own in [SETTINGS, VIOLATIONS, STATE] {
             config.base_env.remove(std::ffi::OsStr::new(own));
         }
-        let violations = std::env::var_os(VIOLATIONS).unwrap().into();
-        config.sandbox = settings.sandbox().violations(Arc::new(Scribe(violations)));
+        let [violations, state] = [VIOLATIONS, STATE].map(|name| std::env::var_os(name).unwrap().into());
+        config.sandbox = settings.sandbox(state).violations(Arc::new(Scribe(violations)));
         let server = Server::new(Arc::new(Local::new(config)));
         serve_stdio(&server, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await
     });
@@ -48,6 +48,9 @@ pub(crate) const SETTINGS: &str = "LONGARM_SANDBOX_TEST_SETTINGS";
 
 /// The variable with the file in which it writes violations down.
 pub(crate) const VIOLATIONS: &str = "LONGARM_SANDBOX_TEST_VIOLATIONS";
+
+/// The variable with the directory for its state, if its settings say that it has one of its own.
+pub(crate) const STATE: &str = "LONGARM_SANDBOX_TEST_STATE";
 
 /// Writes down what it is told, one line for each.
 #[derive(Debug)]

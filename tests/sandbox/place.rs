@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) without: Option<Wall>,
     /// The executor has a network of its own, where it has an address besides loopback: see [`network`](crate::network).
     pub(crate) own_network: bool,
+    /// The executor keeps its state in the workspace.
+    pub(crate) state_in_workspace: bool,
 }
 
 /// What an executor is deprived of.
@@ -73,8 +75,10 @@ pub(crate) enum Cripple {
 }
 
 impl Settings {
-    pub(crate) fn sandbox(self) -> SandboxSettings {
+    /// For an executor with this directory for its state, if it does not keep it where all do.
+    pub(crate) fn sandbox(self, state: PathBuf) -> SandboxSettings {
         let mut settings = SandboxSettings::default();
+        settings.state_dir = self.state_in_workspace.then_some(state);
         settings.accept_partial = self.accept_partial;
         settings.private_loopback = self.private_loopback;
         match self.without {
@@ -94,7 +98,8 @@ impl Settings {
         let walls = [Wall::Mounts, Wall::Landlock, Wall::NetworkNamespace, Wall::Filter];
         let without = walls.into_iter().find(|wall| has(&format!("without: {:?}", Some(wall))));
         let (accept_partial, private_loopback) = (has("accept_partial: true"), has("private_loopback: true"));
-        Self { accept_partial, private_loopback, cripple, without, own_network: has("own_network: true") }
+        let (own_network, state_in_workspace) = (has("own_network: true"), has("state_in_workspace: true"));
+        Self { accept_partial, private_loopback, cripple, without, own_network, state_in_workspace }
     }
 }
 
@@ -136,6 +141,7 @@ impl Place {
             .env("HOME", &dirs.t)
             .env(executor::SETTINGS, settings.to_text())
             .env(executor::VIOLATIONS, &violations)
+            .env(executor::STATE, dirs.state())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         match (settings.own_network, kind.uid() == own_uid()) {
@@ -175,7 +181,7 @@ impl Place {
 fn local(settings: Settings, dirs: &Dirs, violations: &Arc<Recorder>) -> Local {
     let mut config = LocalConfig::from_host();
     config.base_env.insert("TMPDIR".into(), dirs.t.clone().into());
-    config.sandbox = settings.sandbox().violations(Arc::clone(violations) as _);
+    config.sandbox = settings.sandbox(dirs.state()).violations(Arc::clone(violations) as _);
     Local::new(config)
 }
 

@@ -25,6 +25,7 @@ mod more;
 mod network;
 mod orders;
 mod others;
+mod own;
 mod peers;
 mod process;
 mod refused;
@@ -52,6 +53,7 @@ pub(crate) fn all() -> Vec<Row> {
         calls::rows(),
         peers::rows(),
         evidence::rows(),
+        own::rows(),
         more::rows(),
     ];
     parts.into_iter().flatten().collect()
