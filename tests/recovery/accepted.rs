@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::proxy::Proxy;
-use crate::support::{Random, check_pattern, pattern, soon};
+use crate::support::{Random, check_pattern, generation_of, pattern, soon};
 
 const TOKEN: &str = "let me in";
 
@@ -161,14 +161,7 @@ async fn both_directions_live_through_sockets_that_break_at_random() {
     soon(writer).await.expect("the writer ends");
     assert_eq!(read, written.load(Ordering::SeqCst));
     // The last cut may be noticed by the executor first, whose next socket takes the place of one that seems to stand.
-    let generation = loop {
-        soon(place.wait_until_ready()).await.expect("it comes back");
-        match place.connection().map(|watch| watch.state()) {
-            Some(ConnectionState::Connected { generation, session: 1 }) => break generation,
-            Some(ConnectionState::Recovering { .. }) => {}
-            other => panic!("{other:?}"),
-        }
-    };
+    let generation = generation_of(&place).await;
     assert!(generation > 5, "{generation}");
     soon(place.close()).await;
     dialling.abort();

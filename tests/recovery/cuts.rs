@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm::backend::remote::ConnectionState;
 use longarm::config::{ClientConfig, ServerConfig};
 use longarm::event::Event;
 use longarm::{ExecRequest, Stdin};
 
 use crate::proxy::Proxy;
-use crate::support::{PATIENCE, Random, Running, check_pattern, environment, pattern, soon};
+use crate::support::{PATIENCE, Random, Running, check_pattern, environment, generation_of, pattern, soon};
 
 const CUTS: usize = 200;
 
@@ -63,11 +62,7 @@ async fn both_directions_live_through_200_cuts_at_full_speed() {
     assert!(proxy.cuts_made() >= CUTS);
     println!("{read} bytes in both directions, {} connections", proxy.connections());
     // All has come before the last recovery is through.
-    soon(place.wait_until_ready()).await.expect("it comes back");
-    let Some(ConnectionState::Connected { generation, session: 1 }) = place.connection().map(|watch| watch.state())
-    else {
-        panic!("{:?}", place.connection())
-    };
+    let generation = generation_of(&place).await;
     assert!(generation > 20, "{generation}");
     soon(place.close()).await;
     server.stop().await;
@@ -119,7 +114,7 @@ async fn many_processes_live_through_cuts_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_that_always_break_before_a_mib_has_passed_get_on_all_the_same() {
     const PROCESSES: usize = 4;
-    let server = Running::start_with("127.0.0.1:0", ServerConfig::default()).await;
+    let server = Running::start_with(ServerConfig::default()).await;
     // Enough for the handshake and a few answers; much less than one process has to tell.
     let proxy = Arc::new(Proxy::with_budgets(&server.url, usize::MAX >> 1, || 600_000).await);
     let place = environment(&proxy.url, ClientConfig::default());

@@ -1,8 +1,8 @@
 //! A TCP proxy that cuts what goes through it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +20,7 @@ pub(crate) struct Proxy {
 }
 
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     /// Cuts that are still to be made.
     cuts_left: AtomicUsize,
     cuts_made: AtomicUsize,
@@ -46,7 +46,7 @@ impl Proxy {
 
     /// The same, with as many bytes for each connection as `budget` says.
     pub(crate) async fn with_budgets(url: &str, cuts: usize, mut budget: impl FnMut() -> u64 + Send + 'static) -> Self {
-        let target = url.trim_start_matches("ws://").parse().expect("an address");
+        let target = Mutex::new(address_of(url));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let url = format!("ws://{}", listener.local_addr().expect("bound"));
         let (held, _) = watch::channel(false);
@@ -90,6 +90,11 @@ impl Proxy {
         self.shared.cut_now.notify_waiters();
     }
 
+    /// Connections lead to the server at `url` from now on.
+    pub(crate) fn lead_to(&self, url: &str) {
+        *self.shared.target.lock().expect("no panic") = address_of(url);
+    }
+
     /// Refuses connections from now on, or no longer.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.shared.closed.store(closed, Ordering::SeqCst);
@@ -99,6 +104,10 @@ impl Proxy {
     pub(crate) fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }
+}
+
+fn address_of(url: &str) -> SocketAddr {
+    url.trim_start_matches("ws://").parse().expect("an address")
 }
 
 impl Drop for Proxy {
@@ -118,7 +127,8 @@ async fn pass(shared: Arc<Shared>, client: TcpStream, budget: Option<u64>) {
 
 /// Whether it was cut, rather than closed by an end.
 async fn pass_until_cut(shared: &Shared, client: TcpStream, budget: Option<u64>) -> bool {
-    let Ok(server) = TcpStream::connect(shared.target).await else {
+    let target = *shared.target.lock().expect("no panic");
+    let Ok(server) = TcpStream::connect(target).await else {
         reset(client);
         return false;
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use longarm::backend::remote::ConnectionState;
 use longarm::config::{ClientConfig, ServerConfig};
 use longarm::server::{Server, serve_websocket};
 use longarm::transport::websocket::{ConnectOptions, ListenOptions, Listener, WebSocketConnector};
@@ -52,18 +53,14 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start() -> Self {
-        Self::start_at("127.0.0.1:0").await
-    }
-
-    pub(crate) async fn start_at(addr: &str) -> Self {
         let mut config = ServerConfig::default();
         // Whatever is told anew on each connection must be told between two cuts.
         config.output.retained_bytes = 256 << 10;
-        Self::start_with(addr, config).await
+        Self::start_with(config).await
     }
 
-    pub(crate) async fn start_with(addr: &str, config: ServerConfig) -> Self {
-        let listener = Listener::bind(addr.parse().expect("an address"), ListenOptions::new()).await.expect("bound");
+    pub(crate) async fn start_with(config: ServerConfig) -> Self {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), ListenOptions::new()).await.expect("bound");
         let url = listener.local_url();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -76,6 +73,19 @@ impl Running {
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         soon(self.task).await.expect("it ends well");
+    }
+}
+
+/// How many connections there were by now in the first session, once the place has one. The last cut may be noticed at any
+/// moment, also after a look that found the place connected.
+pub(crate) async fn generation_of(place: &Environment) -> u64 {
+    loop {
+        soon(place.wait_until_ready()).await.expect("it comes back");
+        match place.connection().expect("a remote place").state() {
+            ConnectionState::Connected { generation, session: 1 } => return generation,
+            ConnectionState::Recovering { .. } => {}
+            other => panic!("{other:?}"),
+        }
     }
 }
 
