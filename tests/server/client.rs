@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::order::Order;
 
 /// Generous: it only ends tests that hang.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to a server, without any protocol of its own.
 pub(crate) struct RawClient {

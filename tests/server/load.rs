@@ -46,7 +46,7 @@ async fn nothing_else_waits() {
     assert_eq!(client.event("process/output", "cat").await["chunk"], "aGkK");
     assert!(client.call("environment/info", json!({})).await["shell"].is_object());
     assert_eq!(client.call("environment/status", json!({})).await, json!({"status": "ready"}));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(50), "before any of those that wait would have ended by itself");
 
     // None of those that wait has ended before, but the writes for which there was room.
     let ended: Vec<i64> = client.others.iter().filter_map(|message| message["id"].as_i64()).collect();

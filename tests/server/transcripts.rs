@@ -315,6 +315,7 @@ struct Replay {
     came: BTreeMap<(String, String), Vec<u8>>,
     /// How many answers to malformed messages there were.
     malformed: usize,
+    answered_reads: u32,
     differences: Vec<Difference>,
 }
 
@@ -354,6 +355,7 @@ async fn replay(name: &str) -> Vec<Difference> {
         recorded: BTreeMap::new(),
         came: BTreeMap::new(),
         malformed: 0,
+        answered_reads: 0,
         differences: Vec::new(),
     };
     for line in text.lines() {
@@ -378,9 +380,7 @@ impl Replay {
             };
             let session = self.session.clone().unwrap_or_else(|| "<SESSION>".into());
             let text = text.replace("<TMP>", &self.tmp).replace("<SESSION>", &session);
-            // The times of this command are made events, so that load cannot mix up what comes when.
-            let go = format!("until [ -e {}/go ]; do sleep 0.02; done;", self.tmp);
-            let text = text.replace("while-detached; sleep 1;", &format!("while-detached; {go}"));
+            let text = self.with_events_for_times(&text);
             if self.speaking == "third" && text.contains("process/read") {
                 self.await_what_came_while_detached().await;
             }
@@ -442,8 +442,21 @@ impl Replay {
         self.compare(&key, "", recorded, &answer);
         if self.speaking == "third" && method == "process/read" {
             self.client().others.retain(|message| message["method"] != "process/output");
-            std::fs::write(Path::new(&self.tmp).join("go"), "").unwrap();
         }
+        if method == "process/read" {
+            self.answered_reads += 1;
+            std::fs::write(Path::new(&self.tmp).join(format!("go-{}", self.answered_reads)), "").unwrap();
+        }
+    }
+
+    /// The times of some commands are made events, so that load cannot mix up what comes when: they go on when so many reads
+    /// were answered. What was to be ended before it ends by itself takes longer.
+    fn with_events_for_times(&self, text: &str) -> String {
+        let until = |reads: u32| format!("until [ -e {}/go-{reads} ]; do sleep 0.02; done;", self.tmp);
+        text.replace("while-detached; sleep 1;", &format!("while-detached; {}", until(1)))
+            .replace("sleep 0.4; echo one; sleep 0.4;", &format!("{} echo one; {}", until(1), until(2)))
+            .replace("(sleep 0.5; echo late)", &format!("({} echo late)", until(1)))
+            .replace(r#"["sleep","2"]"#, r#"["sleep","600"]"#)
     }
 
     /// Until the client came back, the recorded one took its time; this one asks.
