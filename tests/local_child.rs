@@ -5,7 +5,7 @@ mod local_support;
 
 use std::collections::BTreeMap;
 
-use local_support::{Run, local, run, sh};
+use local_support::{Run, local, run, sh, write_program};
 use longarm::ExecRequest;
 use longarm::backend::ExecBackend;
 use longarm::backend::local::{Local, LocalConfig};
@@ -133,11 +133,9 @@ async fn programs_are_looked_up_on_the_path_of_the_child() {
     let local = local();
     let dir = tempfile::tempdir().unwrap();
     let script = |path: &str, text: &str| {
-        use std::os::unix::fs::PermissionsExt;
         let path = dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, format!("#!/bin/sh\necho {text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, format!("#!/bin/sh\necho {text}\n"));
     };
     script("a/tool", "from a");
     script("b/tool", "from b");

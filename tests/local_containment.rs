@@ -4,6 +4,8 @@
 mod local_support;
 #[path = "common/needs.rs"]
 mod needs;
+#[path = "common/roles.rs"]
+mod roles;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -108,7 +110,7 @@ fn mark() -> Mark {
     Mark(tempfile::tempdir().unwrap())
 }
 
-/// The tests take turns, since they count what this process has open.
+/// The tests take turns, since what they do to this process and its cgroup shows in the others.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn every_end_ends_daemons(by: Containment) {
@@ -267,9 +269,13 @@ async fn a_contained_process_is_told_as_it_is() {
     }
 }
 
-#[tokio::test]
-async fn many_contained_processes_leave_nothing() {
-    let _turn = TURN.lock().await;
+/// Another test's runtime is among what this process has open, also while that waits for its turn.
+#[test]
+fn many_contained_processes_leave_nothing() {
+    roles::alone("many_contained_processes_leave_nothing", || block_on(run_many()));
+}
+
+async fn run_many() {
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let Some(place) = place(by).await else { continue };
         let local = &place.0;
@@ -317,9 +323,13 @@ async fn a_namespace_has_a_proc_of_its_own() {
     end(place).await;
 }
 
-#[tokio::test]
-async fn a_program_that_is_nowhere_leaves_no_container() {
-    let _turn = TURN.lock().await;
+/// What another test has started may have to be waited for after its end.
+#[test]
+fn a_program_that_is_nowhere_leaves_no_container() {
+    roles::alone("a_program_that_is_nowhere_leaves_no_container", || block_on(start_what_is_nowhere()));
+}
+
+async fn start_what_is_nowhere() {
     for by in [Containment::Cgroup, Containment::PidNamespace] {
         let Some(place) = place(by).await else { continue };
         for path in ["", "/nowhere"] {
@@ -330,6 +340,10 @@ async fn a_program_that_is_nowhere_leaves_no_container() {
         end(place).await;
         assert!(!has_children(), "nobody is left to be waited for");
     }
+}
+
+fn block_on(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
 /// Whether this process has a child, also one that has ended.

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use local_support::{local, run, sh};
+use local_support::{local, run, sh, write_program};
 use longarm::ExecRequest;
 use longarm::backend::ExecBackend;
 use longarm::error::{InvalidRequest, SpawnError};
@@ -25,11 +25,6 @@ async fn refused(request: ExecRequest) -> SpawnError {
     let on_a_terminal = local.spawn(request.terminal(TerminalSize::default())).await.expect_err("it cannot start");
     assert_eq!(on_pipes.to_string(), on_a_terminal.to_string());
     on_pipes
-}
-
-fn write_program(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[tokio::test]
@@ -70,7 +65,8 @@ async fn a_script_whose_interpreter_is_missing_names_it() {
 async fn what_is_not_executable_is_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
-    std::fs::write(&text, "hello").unwrap();
+    write_program(&text, "hello");
+    std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o644)).unwrap();
     let error = refused(ExecRequest::new([&text]).cwd("/tmp")).await;
     assert!(matches!(&error, SpawnError::PermissionDenied { program } if *program == text), "{error}");
 
@@ -192,8 +188,7 @@ async fn a_program_that_starts_only_with_a_missing_loader_is_not_executable() {
         return;
     };
     bytes[at + 1] = b'#';
-    std::fs::write(&program, bytes).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, bytes);
     let error = refused(ExecRequest::new([&program]).cwd("/tmp")).await;
     assert!(matches!(&error, SpawnError::NotExecutable { program: named } if *named == program), "{error}");
 }

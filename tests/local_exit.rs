@@ -42,14 +42,12 @@ async fn wait_for(what: &str, condition: impl Fn() -> bool) {
 #[tokio::test]
 async fn exit_is_reported_while_a_grandchild_holds_stdout() {
     let local = local();
-    let start = Instant::now();
-    let mut spawned = local.spawn(sh("sleep 30 & echo $!")).await.unwrap();
+    let mut spawned = local.spawn(sh("sleep 300 & echo $!")).await.unwrap();
     let sleep = read_pid(&mut spawned.events).await;
     let Event::Exited(exited) = next(&mut spawned.events).await else { panic!("it exits") };
     assert!(exited.status.success());
-    assert!(start.elapsed() < Duration::from_secs(10), "long before the grandchild ends");
     assert!(!spawned.control.terminate(Terminate::kill()).await.unwrap(), "it is not running");
-    assert!(is_running(sleep), "what an exited process left is not ended without being asked for");
+    assert!(is_running(sleep), "it ends when it is asked for, and that was long before its own time");
     assert!(!spawned.control.terminate(Terminate::kill().with_descendants()).await.unwrap());
     let Event::Closed(closed) = next(&mut spawned.events).await else { panic!("it closes") };
     assert!(!closed.cut);
@@ -196,7 +194,8 @@ async fn rest(mut events: longarm::backend::EventSource, skipped: u64) -> Run {
 async fn the_time_limit_ends_the_tree_and_the_status_says_so() {
     let limit = Duration::from_millis(200);
     let start = Instant::now();
-    let request = sh("sleep 300 & sleep 300").time_limit(limit).stop_grace(Duration::from_millis(100));
+    // More grace than it needs, even where it has to wait for its turn to die.
+    let request = sh("sleep 300 & sleep 300").time_limit(limit).stop_grace(PATIENCE);
     let Run { status, .. } = run(&local(), request).await;
     assert!(start.elapsed() >= limit);
     assert_eq!(status.limit_exceeded(), Some(LimitExceeded::Time));

@@ -45,7 +45,10 @@ impl Held {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
-        std::fs::copy("/bin/true", &path).unwrap();
+        // By another program: if this one had it open for writing, so would a child that another test is making at that moment,
+        // and there is no lease on what somebody writes.
+        let copied = Command::new("cp").arg("/bin/true").arg(&path).status().unwrap();
+        assert!(copied.success(), "{copied}");
         let lease = std::fs::File::open(&path).unwrap();
         // SAFETY: the descriptor is open. A signal that is ignored by default tells of the conflict.
         unsafe {

@@ -128,6 +128,21 @@ pub(crate) fn is_running(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+/// Makes a program. By another one: if this one had the file open for writing, so would a child that another test is making at
+/// that moment, and nobody could execute it until that child has its own program.
+#[cfg(unix)]
+pub(crate) fn write_program(path: &std::path::Path, content: impl AsRef<[u8]>) {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut install = install.spawn().unwrap();
+    install.stdin.take().unwrap().write_all(content.as_ref()).unwrap();
+    let installed = install.wait().unwrap();
+    assert!(installed.success(), "{installed}");
+}
+
 /// Lets this program have as many descriptors as it may, up to a bound.
 #[cfg(unix)]
 pub(crate) fn raise_descriptor_limit() {
