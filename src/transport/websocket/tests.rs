@@ -486,8 +486,10 @@ async fn unusable_addresses_are_told_apart_and_show_no_secrets() {
     }
     let connector = WebSocketConnector::new("ws://user:hunter2@host:1/?token=hunter2", ConnectOptions::new());
     assert!(!format!("{connector:?}").contains("hunter2"));
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap().port();
+    // Bound, so that nobody else gets the address, and not listening.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind(LOOPBACK).unwrap();
+    let port = nobody.local_addr().unwrap().port();
     let error = connect(&format!("ws://127.0.0.1:{port}/?token=hunter2"), &options).await.unwrap_err();
     assert!(matches!(&error, ConnectError::Unreachable { address, .. } if !address.contains("hunter2")), "{error:?}");
     assert!(error.is_retryable());
