@@ -86,9 +86,23 @@ async fn a_missing_program_or_directory_is_an_error(cx: Context) {
     }
 }
 
+/// Writes a file by another program: if this one had it open for writing, so would a child that another case is making at that
+/// moment, and nobody could execute it until that child has its own program.
+#[cfg(unix)]
+fn write_apart(path: &std::path::Path, format: &str) {
+    let mut shell = std::process::Command::new("sh");
+    let written = shell.args(["-c", "printf \"$1\" >\"$2\"", "sh", format]).arg(path).status().unwrap();
+    assert!(written.success(), "{written}");
+}
+
+#[cfg(not(unix))]
+fn write_apart(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
 async fn what_may_not_or_cannot_be_executed_is_told_apart(cx: Context) {
     let script = cx.dir().join("script");
-    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    write_apart(&script, r"#!/no/such/interpreter\n");
     let error = refused(&cx, ExecRequest::new([&script]).cwd(cx.dir())).await;
     assert!(matches!(&error, SpawnError::PermissionDenied { program } if *program == script), "{error:?}");
 
@@ -108,7 +122,7 @@ async fn what_may_not_or_cannot_be_executed_is_told_apart(cx: Context) {
             other => panic!("{other:?}"),
         }
         let garbage = cx.dir().join("garbage");
-        std::fs::write(&garbage, b"\x00\x01\x02\x03").unwrap();
+        write_apart(&garbage, r"\000\001\002\003");
         std::fs::set_permissions(&garbage, executable).unwrap();
         let error = refused(&cx, ExecRequest::new([&garbage]).cwd(cx.dir())).await;
         assert!(matches!(&error, SpawnError::NotExecutable { program } if *program == garbage), "{error:?}");

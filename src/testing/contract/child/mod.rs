@@ -12,7 +12,9 @@ mod system;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::testing::patience::Patience;
 
 /// Tells this program's calls of itself from those of somebody else.
 pub(super) const MARK: &str = "longarm-contract-child";
@@ -316,14 +318,15 @@ fn separated(items: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
     Unbuffered.write_all(&all.concat())
 }
 
-/// Fails if the process is still there after so many seconds. Nothing tells of the end of a stranger, so this looks.
+/// Fails if the process is still there after so many seconds in which this one could run. Nothing tells of the end of a
+/// stranger, so this looks.
 fn wait_gone(number: &str, seconds: u64) -> io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let mut patience = Patience::new(Duration::from_secs(seconds));
     while system::is_held(&life(number))? {
-        if Instant::now() > deadline {
+        if !patience.is_left() {
             return Err(io::Error::other("it is still there"));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        patience.block(Duration::from_millis(5));
     }
     Ok(())
 }
