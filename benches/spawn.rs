@@ -1,6 +1,7 @@
 //! The local backend against plain `tokio::process` in the same run: what supervision costs.
 //!
-//! `cargo bench --bench spawn`. Both sides alternate, so that a busy machine slows both; the ratio is what counts.
+//! `cargo bench --bench spawn`; without `--bench` each row runs briefly, to see that it works. Both sides alternate, so that a
+//! busy machine slows both; the ratio is what counts.
 #![allow(missing_docs, reason = "a program")]
 
 #[cfg(unix)]
@@ -27,7 +28,7 @@ mod unix {
     use tokio::process::Command;
 
     pub(super) fn main() {
-        let quick = std::env::args().any(|arg| arg == "--test");
+        let quick = !std::env::args().any(|arg| arg == "--bench");
         let scale = if quick { 1 } else { 10 };
         for (name, runtime) in [
             ("one thread", tokio::runtime::Builder::new_current_thread().enable_all().build()),

@@ -12,7 +12,7 @@ use longarm::server::Server;
 use longarm::transport::memory;
 use longarm::{Environment, Local, LocalConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -47,7 +47,10 @@ async fn make_requests(environment: &Environment, url: &str) -> Result<(), Box<d
     }
     println!("{bytes} bytes came as a stream");
 
-    let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    // Bound, so that nobody else gets the address, and not listening.
+    let unused = TcpSocket::new_v4()?;
+    unused.bind(([127, 0, 0, 1], 0).into())?;
+    let nobody = unused.local_addr()?;
     match http.send(HttpRequest::get(format!("http://{nobody}/?key=hunter2"))).await {
         Err(error @ HttpError::ConnectionRefused { .. }) => {
             println!("{error}");
@@ -68,5 +71,8 @@ async fn answer(listener: TcpListener) -> std::io::Result<()> {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
         socket.write_all(format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes()).await?;
         socket.write_all(&body).await?;
+        socket.shutdown().await?;
+        // What has not been read of a request would reset the connection, and take the answer with it.
+        tokio::io::copy(&mut socket, &mut tokio::io::sink()).await?;
     }
 }

@@ -427,11 +427,12 @@ async fn nothing_is_left_behind_when_a_place_is_closed() {
             pids.push(outcome.stdout().trim().to_owned());
             drop(process.events);
         }
-        // One is given up before its start is answered.
-        let start = remote.spawn(sh("sleep 601"));
+        // One is given up before its start is answered. Its time is nobody else's.
+        let mark = format!("sleep 601.{}", uuid::Uuid::new_v4().as_u128());
+        let start = remote.spawn(sh(&mark));
         assert!(tokio::time::timeout(Duration::ZERO, start).await.is_err());
         remote.close().await;
-        while pids.iter().any(|pid| is_running(pid)) || some_process_runs("sleep 601") {
+        while pids.iter().any(|pid| is_running(pid)) || some_process_runs(&mark) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
