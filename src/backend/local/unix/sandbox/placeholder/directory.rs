@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::iter;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -105,14 +105,14 @@ pub(super) fn unlock(open: &OwnedFd) {
 }
 
 /// Removes a directory if it is this one and empty. True unless it should be tried again some day.
-pub(super) fn remove(path: &Path, id: Identity, open: Option<&OwnedFd>) -> bool {
+pub(super) fn remove(path: &Path, id: Identity, open: &OwnedFd) -> bool {
     // Its root may have been moved meanwhile. Where the directory is now, the kernel knows.
-    let moved = || -> Option<PathBuf> { fs::read_link(format!("/proc/self/fd/{}", open?.as_raw_fd())).ok() };
+    let moved = || -> Option<PathBuf> { fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok() };
     let mut paths = iter::once(path.to_path_buf()).chain(iter::once_with(moved).flatten());
     let Some(path) = paths.find(|path| Identity::at(path).is_ok_and(|found| found == Some(id))) else { return true };
     match fs::remove_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-            hand_over(&path);
+            hand_over(open);
             true
         }
         removed => removed.is_ok(),
@@ -133,7 +133,7 @@ pub(super) fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce(
     }
     // Anybody can have a lock on it, so that this alone says nothing.
     let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => remove(path, id, None),
+        Ok(()) => remove(path, id, &open),
         Err(_) => is_shared() || Identity::at(path).ok() != Some(Some(id)),
     };
     unlock(&open);
@@ -176,22 +176,35 @@ pub(super) fn look(path: &Path, id: Identity) -> Left {
     if is_like_a_placeholder(path) {
         return Left::Placeholder;
     }
-    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+    let Some(open) = open(path).ok().filter(|open| Identity::of_open(open).is_ok_and(|found| found == id)) else {
+        return Left::Unclear;
+    };
+    match is_empty(&open) {
         // Somebody else's, of the same number, or ours with another mode.
         Ok(true) | Err(_) => Left::Unclear,
         Ok(false) => {
-            if fs::symlink_metadata(path).is_ok_and(|found| is_our_mode(found.mode())) {
-                hand_over(path);
+            if rustix::fs::fstat(&open).is_ok_and(|found| is_our_mode(found.st_mode)) {
+                hand_over(&open);
             }
             Left::Nothing
         }
     }
 }
 
-/// It is somebody's now, who may expect that he can write to it.
-fn hand_over(path: &Path) {
+/// It is somebody's now, who may expect that he can write to it. He can have put something else into its place.
+pub(super) fn hand_over(open: &OwnedFd) {
     // If it is not even ours to change, he can.
-    drop(fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
+    let _ = rustix::fs::fchmod(open, Mode::from_raw_mode(0o755));
+}
+
+/// Whether nothing is in an open directory.
+pub(super) fn is_empty(open: &OwnedFd) -> io::Result<bool> {
+    for entry in rustix::fs::Dir::read_from(open)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether it is, as far as a look tells, an empty directory of ours.

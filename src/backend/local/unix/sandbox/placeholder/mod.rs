@@ -320,7 +320,7 @@ impl Shared {
             let Some(placed) = state.placed.remove(&id) else { continue };
             // Of those who share it, the last to ask for this gets it: asking gives up one's own lock.
             let done = match rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => remove(&placed.path, id, Some(&placed.lock)),
+                Ok(()) => remove(&placed.path, id, &placed.lock),
                 // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
                 Err(_) => {
                     let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());

@@ -340,3 +340,22 @@ fn several_names_are_held_where_one_of_them_has_appeared_meanwhile() {
     drop(held);
     assert_eq!((scene.names(), scene.written()), (vec![".agents".into()], 0));
 }
+
+#[test]
+fn what_is_filled_is_given_away_also_where_something_else_is_put_into_its_place() {
+    let scene = Scene::new();
+    let executor = scene.executor();
+    let held = scene.hold(&executor);
+    let [git, secret] = [".git", "secret"].map(|name| scene.root.join(name));
+    fs::write(&secret, "mine").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let open = open(&git).unwrap();
+    let moved = scene.root.join("moved");
+    fs::rename(&git, &moved).unwrap();
+    std::os::unix::fs::symlink(&secret, &git).unwrap();
+    directory::hand_over(&open);
+    assert_eq!((mode(&moved), mode(&secret)), (0o755, 0o600));
+    fs::remove_file(&git).unwrap();
+    drop(held);
+    assert_eq!(scene.names(), ["secret"], "wherever it is now");
+}
