@@ -120,6 +120,26 @@ fn run(args: &[&str]) -> io::Result<()> {
         ["identity"] => attempts::identity(),
         ["get", proxy, host] => attempts::get(proxy, host),
         ["pair"] => pair(),
+        ["sibling"] => check(|| {
+            // SAFETY: the child does nothing but end.
+            let made = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
+            if made == 0 {
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            i32::try_from(made).unwrap()
+        }),
+        // As it is: the mode is the same afterwards.
+        ["mode-of-stdin"] => {
+            // SAFETY: the calls take an open descriptor, and fill a structure.
+            check(|| unsafe {
+                let mut found: libc::stat = std::mem::zeroed();
+                match libc::fstat(0, &raw mut found) {
+                    0 => libc::fchmod(0, found.st_mode & 0o7777),
+                    failed => failed,
+                }
+            })
+        }
         ["io_uring"] => {
             let mut params = [0_u8; 120];
             check(|| {

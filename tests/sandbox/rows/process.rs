@@ -1,10 +1,15 @@
 //! Processes, rights, terminals.
 
-use super::{EACCES, EPERM, script};
-use crate::policy::{ro, unr, ww, wwn};
+use super::{EACCES, EPERM, EROFS, script};
+use crate::dirs::Dirs;
+use crate::policy::{Policy, full, ro, unr, ww, wwn};
 use crate::row::Action::OnTerminal;
 use crate::row::Expect::{Exits, Fails, Prints, Works};
 use crate::row::Row;
+
+fn denied(dirs: &Dirs) -> Policy {
+    full(dirs).path(&dirs.s, "deny")
+}
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -33,6 +38,11 @@ pub(super) fn rows() -> Vec<Row> {
             Prints("none"),
         ),
         script(91, "no new rights", ro, "grep -c '^NoNewPrivs:.1' /proc/self/status", Prints("1")),
+        script(91, "the mode of the null device on standard input", ro, "$PROBE mode-of-stdin", Fails(&[EROFS, EPERM])),
+        script(91, "the same, all but something allowed", denied, "$PROBE mode-of-stdin", Fails(&[EROFS, EPERM])),
+        script(91, "standard input is the null device", ro, "test /dev/fd/0 -ef /dev/null && ! read line", Works),
+        script(93, "a child of the executor", ro, "$PROBE sibling", Fails(&[EPERM])),
+        script(93, "a child of the executor, all but something allowed", denied, "$PROBE sibling", Fails(&[EPERM])),
         script(91, "a device is made", ww, "$PROBE mknod $W/device", Fails(&[EPERM, EACCES]))
             .after("test ! -e $W/device"),
         script(91, "a mount", ro, "$PROBE mount", Fails(&[EPERM])),

@@ -41,6 +41,9 @@ pub(super) struct Order<'a> {
     real_cwd: *const c_char,
     ends: [RawFd; 3],
     terminal: bool,
+    /// It opens the null device by itself, behind its walls: ours is on a mount of the host's, where the system's root may
+    /// change the mode of the file that it reads from.
+    own_null: bool,
     descriptor_limit: Option<libc::rlimit>,
     /// Our process id, if the child has to die with us.
     pub(super) parent: Option<libc::pid_t>,
@@ -64,6 +67,7 @@ impl Order<'_> {
             real_cwd: prepared.real_cwd.as_ref().map_or(ptr::null(), |cwd| cwd.as_ptr()),
             ends: [0, 1, 2].map(|index: usize| prepared.child_ends[index].as_raw_fd()),
             terminal: prepared.terminal,
+            own_null: prepared.null_stdin && prepared.sandbox.is_some(),
             descriptor_limit: prepared
                 .descriptor_limit
                 .map(|(soft, hard)| libc::rlimit { rlim_cur: soft, rlim_max: hard }),
@@ -156,6 +160,9 @@ unsafe fn set_up(order: &Order<'_>) -> i32 {
             target += 1;
         }
         close_all_from(3);
+        if order.own_null && !open_own_null() {
+            return failed(order, STAGE_SETUP);
+        }
         if let Some(limit) = &order.descriptor_limit
             && libc::setrlimit(libc::RLIMIT_NOFILE, limit) == -1
         {
@@ -171,6 +178,29 @@ unsafe fn set_up(order: &Order<'_>) -> i32 {
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
         STAGE_NONE
+    }
+}
+
+/// Puts the null device, as this process may open it, at 0; where it may not, something that is at its end.
+///
+/// # Safety
+///
+/// Only in a child that has nothing open from 3 on.
+unsafe fn open_own_null() -> bool {
+    // SAFETY: a terminated string, and descriptors of our own.
+    unsafe {
+        let mut pipe = [-1; 2];
+        let mut file = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        if file == -1 {
+            if libc::pipe(pipe.as_mut_ptr()) == -1 {
+                return false;
+            }
+            libc::close(pipe[1]);
+            file = pipe[0];
+        }
+        let put = libc::dup2(file, 0) != -1;
+        libc::close(file);
+        put
     }
 }
 

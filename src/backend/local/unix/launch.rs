@@ -93,6 +93,9 @@ pub(super) struct Prepared {
     pub(super) real_cwd: Option<CString>,
     pub(super) child_ends: [Arc<OwnedFd>; 3],
     pub(super) terminal: bool,
+    /// Whether the first of the ends is the null device.
+    #[cfg(target_os = "linux")]
+    pub(super) null_stdin: bool,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no parent-death signal"))]
     pub(super) end_with_executor: bool,
     pub(super) descriptor_limit: Option<(u64, u64)>,
@@ -133,6 +136,8 @@ impl Launcher {
             real_cwd: plan.real_cwd.as_ref().map(|cwd| c_string(cwd.as_os_str())).transpose()?,
             child_ends: streams.child_ends.clone(),
             terminal: plan.terminal.is_some(),
+            #[cfg(target_os = "linux")]
+            null_stdin: plan.terminal.is_none() && matches!(plan.stdin, Stdin::Null),
             end_with_executor: plan.end_with_executor,
             descriptor_limit: plan.descriptor_limit,
             exit_by_thread: plan.exit_by_thread,

@@ -35,6 +35,7 @@ use self::places::{Host, add_rules, copy_sources, hold, make_ruleset, take_step}
 pub(in crate::backend::local::unix) use self::report::Report;
 use self::report::Sibling;
 use super::direct;
+use super::filter;
 use super::raw::{self, Errno, result};
 use super::shape::{Base, Kept, Namespaces, Proc, Shape};
 
@@ -306,11 +307,14 @@ fn wait_for_first(set_up: &SetUp<'_>) -> Result<(), Failure> {
 extern "C" fn command_main(set_up: *mut c_void) -> c_int {
     // SAFETY: the builder passes a valid value and is suspended as long as we run.
     let set_up = unsafe { &*set_up.cast::<SetUp<'_>>() };
-    match (set_up.command, announce(Passed::Command, set_up.passing)) {
+    // SAFETY: this is a child, which is to be restricted.
+    let restricted = unsafe { raw::install_filter(&filter::NO_SIBLINGS) }.during(Stage::Filter, 1);
+    let announced = restricted.and_then(|()| announce(Passed::Command, set_up.passing).during(Stage::Command, 1));
+    match (set_up.command, announced) {
         (Some((main, argument)), Ok(())) => main(argument),
         (_, announced) => {
-            let errno = announced.err().unwrap_or(libc::EINVAL);
-            set_up.report.fault.store(Failure { stage: Stage::Command, index: 1, errno });
+            let none = Failure { stage: Stage::Command, index: 1, errno: libc::EINVAL };
+            set_up.report.fault.store(announced.err().unwrap_or(none));
             // SAFETY: ends this process without running anything of the parent's.
             unsafe { libc::_exit(127) }
         }

@@ -77,15 +77,15 @@ const fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
 
-fn statement(code: u16, k: u32) -> Instruction {
+const fn statement(code: u16, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
+const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
     Instruction { code, jt, jf, k }
 }
 
-fn refuse(errno: c_int) -> Instruction {
+const fn refuse(errno: c_int) -> Instruction {
     statement(RETURN, REFUSE | errno.unsigned_abs())
 }
 
@@ -122,6 +122,18 @@ pub(super) fn telling_program(plan: FilterPlan) -> Vec<Instruction> {
 pub(super) fn allowing_program() -> [Instruction; 1] {
     [statement(RETURN, ALLOW)]
 }
+
+/// A program that is in force besides, for the command alone: it makes no siblings, as the builder does. They would be children
+/// of the executor, which knows nothing of them. Until somebody has reaped them, their namespace does not end, and nor does its
+/// first process. The kind of processor was looked at by the other program.
+pub(super) const NO_SIBLINGS: [Instruction; 6] = [
+    statement(LOAD_WORD, NUMBER),
+    jump(JUMP_IF_EQUAL, libc::SYS_clone as u32, 0, 3),
+    statement(LOAD_WORD, argument(0)),
+    jump(JUMP_IF_ANY_BIT, libc::CLONE_PARENT as u32, 0, 1),
+    refuse(libc::EPERM),
+    statement(RETURN, ALLOW),
+];
 
 /// The calls of which such a program tells, and their names.
 pub(super) const TOLD: [(libc::c_long, &str); 2] = [(libc::SYS_socket, "socket"), (libc::SYS_socketpair, "socketpair")];

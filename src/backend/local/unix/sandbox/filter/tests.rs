@@ -162,6 +162,19 @@ fn threads_and_processes_can_be_made_but_no_namespaces() {
 }
 
 #[test]
+fn a_command_makes_no_siblings() {
+    let run = |number, flags| run(&NO_SIBLINGS, call(number, &[flags]));
+    let sibling = libc::CLONE_PARENT as u64;
+    for flags in [sibling, sibling | libc::SIGCHLD as u64, u64::MAX] {
+        assert_eq!(run(libc::SYS_clone, flags), EPERM, "{flags:#x}");
+        assert_eq!(run(libc::SYS_unshare, flags), ALLOW, "{flags:#x}");
+    }
+    for flags in [libc::SIGCHLD as u64, (libc::CLONE_VM | libc::CLONE_THREAD) as u64, !sibling] {
+        assert_eq!(run(libc::SYS_clone, flags), ALLOW, "{flags:#x}");
+    }
+}
+
+#[test]
 fn nobody_types_for_another_whatever_the_upper_half_says() {
     for (plan, program) in programs() {
         for upper in [0_u64, 1 << 32, 0xffff_ffff_0000_0000] {
