@@ -323,6 +323,35 @@ async fn a_namespace_has_a_proc_of_its_own() {
     end(place).await;
 }
 
+/// Says to this program that it is to make a child of its parent.
+const MAKES_A_SIBLING: &str = "LONGARM_TEST_MAKES_A_SIBLING";
+
+#[test]
+fn helper_that_makes_a_sibling() {
+    if std::env::var_os(MAKES_A_SIBLING).is_none() {
+        return;
+    }
+    // SAFETY: the child does nothing but end.
+    unsafe {
+        match libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) {
+            0 => libc::_exit(0),
+            made => assert_ne!(made, -1, "{}", std::io::Error::last_os_error()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_ends_whose_members_have_made_children_of_ours() {
+    let _turn = TURN.lock().await;
+    let Some(place) = place(Containment::PidNamespace).await else { return };
+    let program = std::env::current_exe().unwrap().into_os_string().into_string().unwrap();
+    let request = ExecRequest::new([program.as_str(), "--exact", "helper_that_makes_a_sibling", "--nocapture"]);
+    let run = run(&place.0, request.cwd("/tmp").env(MAKES_A_SIBLING, "1").contain(true)).await;
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stdout));
+    wait_until("it is over", || place.0.unfinished().is_empty()).await;
+    end(place).await;
+}
+
 /// What another test has started may have to be waited for after its end.
 #[test]
 fn a_program_that_is_nowhere_leaves_no_container() {

@@ -35,7 +35,8 @@ pub(super) struct ServeArgs {
     /// Where to listen: ws://IP:PORT (port 0 is any free port), or stdio for one client on the standard streams.
     #[arg(long, value_name = "ADDRESS", default_value = "ws://127.0.0.1:0")]
     pub(super) listen: String,
-    /// A file whose content, without white space around it, clients must show as a bearer token.
+    /// A file whose content, without white space around it, clients must show as a bearer token. Without one, whoever can
+    /// reach the port is served, also a command in a sandbox of this executor whose network is enabled.
     #[arg(long, value_name = "PATH")]
     pub(super) auth_token_file: Option<PathBuf>,
     /// How long a session without a connection is kept.

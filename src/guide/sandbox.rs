@@ -142,6 +142,11 @@
 //!
 //! - Errors of the kernel. Fewer of its calls can be made, but it is the same kernel.
 //! - What may be read may be sent away, where the network is enabled.
+//! - Where the network is enabled, a command reaches whatever listens on the executor's machine, among that the executor: one
+//!   that serves a port of loopback without a token starts commands for it that are in no sandbox. Have it want a token
+//!   (`longarm serve --auth-token-file`), and deny that file in the intents.
+//! - On Linux, a denied file that the host replaces by another one, as editors do that save, while a process runs: what was
+//!   there at the start is denied to that process. Name its directory where that matters.
 //! - A protected name that is only looked at afterwards, because the executor's owner wants it so
 //!   ([`MissingProtected`](crate::sandbox::MissingProtected)), or because it is `.git` in a root inside a larger repository: the
 //!   command can make it, with content that other programs execute. The report of such a process is a part that names it,

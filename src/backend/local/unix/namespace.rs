@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::child::{close_all_from, errno, reset_dispositions};
 use super::platform::{pidfd_of, pipe, send};
@@ -26,12 +26,17 @@ pub(super) struct PidNamespace {
     first: Arc<OwnedFd>,
     /// What it reads from.
     orders: OwnedFd,
+    /// How often somebody has looked whether it is alone.
+    looks: AtomicU32,
 }
+
+/// So often it is only waited for the first process: to look for strays takes a look at every process of the machine.
+const LOOKS_BEFORE_STRAYS: u32 = 3;
 
 impl PidNamespace {
     /// The namespace of this first process, which reads from the other end of `orders`.
     pub(super) fn new(first: OwnedFd, orders: OwnedFd) -> Self {
-        Self { first: Arc::new(first), orders }
+        Self { first: Arc::new(first), orders, looks: AtomicU32::new(0) }
     }
 
     /// The first process.
@@ -60,7 +65,35 @@ impl PidNamespace {
     pub(super) fn has_members(&self) -> bool {
         // Without an answer the next look tells.
         drop(self.signal(0));
-        !self.reap(libc::WNOHANG)
+        if self.reap(libc::WNOHANG) {
+            return false;
+        }
+        // It needs a moment to find that it is alone.
+        if self.looks.fetch_add(1, Ordering::Relaxed) >= LOOKS_BEFORE_STRAYS {
+            self.reap_strays();
+        }
+        true
+    }
+
+    /// Reaps children of ours in the namespace that we have not made: a member has made them our children (`CLONE_PARENT`).
+    /// The first process is not alone before all others were reaped, nor does it end, and nobody else can do it.
+    fn reap_strays(&self) {
+        let Some(first) = number_of(&self.first) else { return };
+        let namespace = |pid: libc::pid_t| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let Some(ours) = namespace(first) else { return };
+        // What cannot be looked at now, can when it is looked again.
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let is_member = || pid != first && namespace(pid).as_ref() == Some(&ours);
+            if !is_member() {
+                continue;
+            }
+            let Ok(member) = pidfd_of(pid) else { continue };
+            // The number may mean somebody else by now. Whoever is no child of ours cannot be waited for.
+            if is_member() {
+                drop(wait((libc::P_PIDFD, member.as_raw_fd().unsigned_abs()), libc::WEXITED | libc::WNOHANG));
+            }
+        }
     }
 
     pub(super) fn end(&self) {
@@ -157,6 +190,13 @@ impl Namespaces {
         }
         Ok(())
     }
+}
+
+/// The number of a process of which there is a pidfd; none if it was reaped.
+fn number_of(pidfd: &OwnedFd) -> Option<libc::pid_t> {
+    let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let number = facts.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    (number > 0).then_some(number)
 }
 
 fn can_be_waited_for(pidfd: &OwnedFd) -> bool {
