@@ -48,6 +48,8 @@ pub(super) struct Spawner {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// What the threads have in common.
+    common: os::Common,
     graves: Mutex<Graves>,
     /// There is one more child to reap.
     dug: Condvar,
@@ -309,6 +311,14 @@ impl Spawner {
         }
     }
 
+    /// Keeps a thread from all else until what it returns is dropped.
+    #[cfg(test)]
+    pub(super) fn hold_up(&self) -> std::sync::mpsc::Sender<()> {
+        let (end, until) = std::sync::mpsc::channel();
+        self.queue.push(Job::Stuck(until)).unwrap();
+        end
+    }
+
     fn add_thread_if(&self, wanted: impl FnOnce(usize, &State) -> bool) -> Result<(), SpawnError> {
         let mut threads = lock(&self.threads);
         // One that has panicked takes no more jobs. The panic was reported where it happened.
@@ -464,6 +474,7 @@ impl Queue {
         let given_up = mem::take(&mut state.jobs);
         drop(state);
         self.changed.notify_all();
+        self.common.close();
         // Not under the lock, which what they hold may take.
         drop(given_up);
     }
@@ -504,7 +515,7 @@ fn is_left(child: &Child) -> bool {
 
 /// A spawner thread.
 fn run(queue: &Arc<Queue>) {
-    let mut launcher = Launcher::new();
+    let mut launcher = Launcher::new(&queue.common);
     while let Some(job) = queue.next() {
         let start = match job {
             #[cfg(test)]
@@ -527,7 +538,7 @@ fn run(queue: &Arc<Queue>) {
             Err(error) => {
                 let source = io::Error::new(error.kind(), error.to_string());
                 let error = SpawnError::Os(OsError::new("prepare a spawner thread", source));
-                launcher = Launcher::new();
+                launcher = Launcher::new(&queue.common);
                 Err(Failed { text_busy: false, error })
             }
         };

@@ -82,6 +82,22 @@ pub(in crate::backend::local) struct Launcher {
     platform: platform::Launcher,
 }
 
+/// What the launchers of one pool have in common.
+#[derive(Debug, Default)]
+pub(in crate::backend::local) struct Common {
+    /// What a sandbox leaves serves the next one, whichever thread starts that: else there would be as much again for each.
+    #[cfg(target_os = "linux")]
+    spares: Arc<super::sandbox::Spares>,
+}
+
+impl Common {
+    /// Nothing is kept any more: nobody comes next.
+    pub(in crate::backend::local) fn close(&self) {
+        #[cfg(target_os = "linux")]
+        self.spares.keep_none();
+    }
+}
+
 /// Everything that the system's calls need, in their form: nothing is allocated between fork and exec.
 pub(super) struct Prepared {
     pub(super) candidates: Vec<CString>,
@@ -108,8 +124,12 @@ pub(super) struct Prepared {
 
 impl Launcher {
     /// Prepares the calling thread, which has to be one that only launches.
-    pub(in crate::backend::local) fn new() -> io::Result<Self> {
-        Ok(Self { platform: platform::Launcher::new()? })
+    pub(in crate::backend::local) fn new(common: &Common) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        let platform = platform::Launcher::sharing(Arc::clone(&common.spares))?;
+        #[cfg(not(target_os = "linux"))]
+        let (Common {}, platform) = (common, platform::Launcher::new()?);
+        Ok(Self { platform })
     }
 
     /// Does what the last start has left to be done, once whoever waited for it goes on. Blocks for a moment.

@@ -131,7 +131,7 @@ pub(super) struct Launcher {
     /// Those of who is made by a child that is still on the first.
     other_stacks: [Stack; 2],
     namespaces: Namespaces,
-    /// What is kept for sandboxes that come next.
+    /// What is kept for sandboxes that come next, whoever starts them.
     spares: Arc<Spares>,
     /// What the last start has left to be done.
     rest: Option<Rest>,
@@ -153,7 +153,13 @@ struct Rest {
 type Ahead = (SandboxPlan, mpsc::Receiver<Infallible>);
 
 impl Launcher {
+    /// By itself.
     pub(super) fn new() -> io::Result<Self> {
+        Self::sharing(Arc::default())
+    }
+
+    /// One of several who keep these.
+    pub(super) fn sharing(spares: Arc<Spares>) -> io::Result<Self> {
         let (stack, other_stacks) = (Stack::new()?, [Stack::new()?, Stack::new()?]);
         // SAFETY: an initialised set, used to change the mask of this thread, which only launches.
         let result = unsafe {
@@ -168,7 +174,7 @@ impl Launcher {
             stack,
             other_stacks,
             namespaces: Namespaces::default(),
-            spares: Arc::default(),
+            spares,
             rest: None,
             ahead: None,
             has_tidied: false,
@@ -342,8 +348,6 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // Nobody comes next.
-        self.spares.keep_none();
         if let Some((more, thread)) = self.ahead.take() {
             drop(more);
             // A panic was reported where it happened.

@@ -42,7 +42,7 @@ pub(super) use self::classify::classify;
 #[cfg(target_os = "linux")]
 pub(super) use self::container::ContainerPlan;
 pub(super) use self::host::{home_dir, host_shell, hostname, login_shell, temporary_directories};
-pub(super) use self::launch::{Launched, Launcher};
+pub(super) use self::launch::{Common, Launched, Launcher};
 pub(super) use self::process::{Child, ExitWatch};
 pub(super) use self::stream::{InputWriter, OutputReader};
 

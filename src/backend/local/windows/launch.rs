@@ -83,6 +83,16 @@ pub(super) fn is_sharing_violation(error: &io::Error) -> bool {
     code == Some(ERROR_SHARING_VIOLATION.0) || code == Some(ERROR_LOCK_VIOLATION.0)
 }
 
+/// What the launchers of one pool have in common: nothing.
+#[derive(Debug, Default)]
+pub(in crate::backend::local) struct Common;
+
+impl Common {
+    /// Nobody comes next.
+    #[allow(clippy::unused_self, reason = "the signature is that of other systems")]
+    pub(in crate::backend::local) fn close(&self) {}
+}
+
 /// Makes children, one at a time.
 #[derive(Debug)]
 pub(in crate::backend::local) struct Launcher {
@@ -91,7 +101,7 @@ pub(in crate::backend::local) struct Launcher {
 
 impl Launcher {
     /// Looks at the system.
-    pub(in crate::backend::local) fn new() -> io::Result<Self> {
+    pub(in crate::backend::local) fn new(_common: &Common) -> io::Result<Self> {
         Ok(Self { system_directory: system_directory()? })
     }
 

@@ -68,7 +68,7 @@ mod wait;
 pub(super) use self::{
     classify::classify,
     host::{home_dir, host_shell, hostname, login_shell, temporary_directories},
-    launch::{Launched, Launcher},
+    launch::{Common, Launched, Launcher},
     process::{Child, ExitWatch},
     stream::{InputWriter, OutputReader},
 };

@@ -1,5 +1,5 @@
-//! What a launcher keeps for the sandboxes that come next: user and network namespaces in which nobody is, the memory file
-//! system that is their `/dev`, and the program of the first process.
+//! What the launchers of a pool keep for the sandboxes that come next: user and network namespaces in which nobody is, the
+//! memory file system that is their `/dev`, and the program of the first process.
 //!
 //! To make a network namespace is a third of what a sandbox costs, and to take it down keeps a core busy for as long. So one
 //! that a sandbox has left as it was is kept, with the user namespace that it belongs to, and given to one sandbox at a time.
@@ -28,7 +28,7 @@ use super::shape::{Kept, Namespaces};
 use crate::backend::local::unix::check;
 use crate::backend::local::unix::namespace::executable;
 
-/// What a launcher keeps. It goes with the launcher and the last process that it has started.
+/// What launchers keep. It goes with the last of them and the last process that they have started.
 #[derive(Debug, Default)]
 pub(in crate::backend::local::unix) struct Spares {
     namespaces: Mutex<Vec<Spare>>,

@@ -441,7 +441,8 @@ fn a_sandbox_behind_sixteen_others_is_refused() {
     }
     let plan = launch_plan("true", Path::new("/tmp"), prepared(kernel, &read_only(), Walls::default()));
     let outcome = std::thread::spawn(move || {
-        let mut launcher = crate::backend::local::os::Launcher::new().unwrap();
+        let mut launcher =
+            crate::backend::local::os::Launcher::new(&crate::backend::local::os::Common::default()).unwrap();
         let handled = raw::RulesetAttributes { files: 0, network: 1, scopes: 0 };
         // SAFETY: the calls change this thread alone, which ends soon.
         unsafe {

@@ -68,6 +68,22 @@ async fn a_network_that_nobody_can_change_is_used_again_by_one_command_at_a_time
 }
 
 #[tokio::test]
+async fn what_is_kept_serves_whichever_thread_starts_the_next_one() {
+    for kernel in kernels_with_networks() {
+        let spawner = Spawner::new(PATIENCE);
+        let plan = prepared(&kernel, &read_only(), Walls::default());
+        let (one, first) = waiting(&spawner, &plan).await;
+        kill(one).await;
+        let held_up = spawner.hold_up();
+        let (other, second) = waiting(&spawner, &plan).await;
+        assert_eq!(number(&first), number(&second), "{kernel:?}");
+        kill(other).await;
+        drop(held_up);
+        patiently(spawner.shut_down()).await;
+    }
+}
+
+#[tokio::test]
 async fn with_the_network_of_the_executor_the_user_namespace_is_used_again_by_one_command_at_a_time() {
     let open = bound(Some(Access::Read), NetworkPolicy::Enabled, &[]);
     for kernel in kernels_with_networks().into_iter().filter(|kernel| kernel.mode == Mode::User) {
