@@ -73,7 +73,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::testing::patience::within;
@@ -110,15 +110,18 @@ mod tests {
         let forwarding = tokio::spawn(forward(inside, port, Arc::clone(&room)));
         let accept = || within(PATIENCE, outside.accept());
         let mut clients = Vec::new();
-        for _ in 0..3 {
-            clients.push(TcpStream::connect(address).await.unwrap());
+        for number in 0..3 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_u8(number).await.unwrap();
+            clients.push(client);
         }
-        let (first, _) = accept().await.unwrap().unwrap();
+        let (mut first, _) = accept().await.unwrap().unwrap();
         let (_second, _) = accept().await.unwrap().unwrap();
         assert_eq!(room.available_permits(), 0, "the third waits");
-        // One ends, from outside and by its client; then the third has its turn.
+        // One ends, whichever came first, from outside and by its client; then the third has its turn.
+        let number = within(PATIENCE, first.read_u8()).await.unwrap().unwrap();
         drop(first);
-        let mut ended = clients.remove(0);
+        let mut ended = clients.remove(usize::from(number));
         within(PATIENCE, ended.read(&mut [0; 1])).await.unwrap().unwrap();
         drop(ended);
         accept().await.unwrap().unwrap();

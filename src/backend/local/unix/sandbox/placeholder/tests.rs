@@ -337,7 +337,7 @@ fn waiting_for_a_lock_holds_nobody_else_up() {
             assert_eq!(placed(&hold(&executor, &other_root, Placeholder)), 2);
         }
         assert!(!waiting.is_finished());
-        drop(lock);
+        give_up(lock);
         let held = waiting.join().unwrap();
         assert_eq!(placed(&held), 2);
         assert!(scene.written() > 0);

@@ -151,20 +151,24 @@ fn later_than(scene: &Scene, times: Vec<i64>) {
 
 #[test]
 fn nobody_waits_for_one_who_has_locked_what_was_made_ahead() {
-    let scene = Scene::new();
-    let executor = stocked(&scene);
-    let before = ids(&ahead(&scene));
-    let locks: Vec<OwnedFd> =
-        ahead(&scene).iter().map(|path| locked(path, FlockOperation::NonBlockingLockExclusive)).collect();
-    let begun = std::time::Instant::now();
-    let mut held = scene.hold(&executor);
-    // As long as one waits for a lock on anything else.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!((placed(&held), held.unheld().count()), (2, 0));
-    assert!(placed_ids(&held).iter().all(|id| !before.contains(id)));
-    assert_eq!(held.part(), []);
-    assert_eq!(scene.names(), [""; 0]);
-    locks.into_iter().for_each(give_up);
+    let mut taken = Vec::new();
+    // As long as one waits for a lock on anything else. A busy machine may take some time, but not each time.
+    while taken.iter().all(|time| *time >= Duration::from_secs(5)) {
+        assert!(taken.len() < 3, "{taken:?}");
+        let scene = Scene::new();
+        let executor = stocked(&scene);
+        let before = ids(&ahead(&scene));
+        let locks: Vec<OwnedFd> =
+            ahead(&scene).iter().map(|path| locked(path, FlockOperation::NonBlockingLockExclusive)).collect();
+        let begun = std::time::Instant::now();
+        let mut held = scene.hold(&executor);
+        taken.push(begun.elapsed());
+        assert_eq!((placed(&held), held.unheld().count()), (2, 0));
+        assert!(placed_ids(&held).iter().all(|id| !before.contains(id)));
+        assert_eq!(held.part(), []);
+        assert_eq!(scene.names(), [""; 0]);
+        locks.into_iter().for_each(give_up);
+    }
 }
 
 #[test]
