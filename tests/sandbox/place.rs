@@ -14,6 +14,7 @@ use longarm::{Environment, Local, LocalConfig};
 
 use crate::dirs::{Dirs, own_uid};
 use crate::machine::ordinary;
+use crate::row::PATIENCE;
 use crate::{executor, network};
 
 /// A kind of place.
@@ -121,7 +122,7 @@ impl Place {
                 let (near, far) = memory::pair();
                 let server = Server::new(Arc::new(local(settings, dirs, &violations)));
                 tokio::spawn(async move { server.serve(Box::new(far)).await });
-                Environment::connect(near, ClientConfig::default()).await.unwrap()
+                Environment::connect(near, client()).await.unwrap()
             }
             Kind::Apart | Kind::Ordinary => return Self::apart(kind, settings, dirs).await,
         };
@@ -156,7 +157,7 @@ impl Place {
         }
         let mut executor = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
         let (output, input) = (executor.stdout.take().unwrap(), executor.stdin.take().unwrap());
-        let config = ClientConfig::default();
+        let config = client();
         let transport = from_io(output, input, config.messages);
         let environment = Environment::connect(transport, config).await.unwrap();
         let violations = Arc::new(Recorder { file: Some(violations), ..Recorder::default() });
@@ -176,6 +177,13 @@ impl Place {
             ended.expect("the executor ends with its connection").unwrap();
         }
     }
+}
+
+/// A busy machine takes its time to start a program.
+fn client() -> ClientConfig {
+    let mut config = ClientConfig::default();
+    config.initialize_timeout = PATIENCE;
+    config
 }
 
 fn local(settings: Settings, dirs: &Dirs, violations: &Arc<Recorder>) -> Local {

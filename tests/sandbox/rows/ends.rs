@@ -7,7 +7,7 @@ use longarm::Process;
 use longarm::event::Event;
 use longarm::sandbox::{ManagedNetworkFacts, Violation, ViolationReason};
 
-use super::tools::{Outcome, begin, ensure, not_root, processes_with, read_until, unique, until};
+use super::tools::{Outcome, begin, ensure, has_ended, not_root, processes_with, read_until, unique, until};
 use crate::place::{Kind, Place, Settings};
 use crate::policy::{ro, ww};
 use crate::row::{Row, Stage};
@@ -153,6 +153,8 @@ async fn nothing_left(stage: &Stage<'_>, blow: Blow) -> Outcome {
         .await
         .map_err(|error| format!("{error}: {:?}", left()))?;
     if blow == Blow::Executor {
+        // Its processes end with one of its threads; what it has locked is locked until all of them have ended.
+        until("the executor ends", || has_ended(number(stage.place.executor_pid()))).await?;
         // Nobody else is needed for the rest.
         Place::open(stage.place.kind, Settings::default(), stage.dirs).await.close().await;
     }

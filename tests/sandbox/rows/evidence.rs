@@ -8,7 +8,7 @@ use longarm::request::Signal;
 use longarm::sandbox::{Denial, Enforcement, Evidence};
 use longarm::{ExitStatus, Process};
 
-use super::tools::{Outcome, begin, ensure, read_until, unique, until};
+use super::tools::{Outcome, begin, ensure, has_ended, read_until, state, unique, until};
 use crate::place::{Cripple, Kind, Settings};
 use crate::policy::{dis, ro, ww};
 use crate::row::Expect::{Fails, Works};
@@ -161,21 +161,9 @@ fn calls(process: &Path, number: libc::c_long) -> bool {
     })
 }
 
-fn state(pid: libc::pid_t) -> Option<char> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    status.rsplit_once(") ")?.1.chars().next()
-}
-
 fn is_stopped(pid: libc::pid_t) -> bool {
     let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().filter_map(|entry| entry.ok());
     threads.all(|thread| thread.file_name().to_str().and_then(|thread| state(thread.parse().ok()?)) == Some('T'))
-}
-
-/// Whether all of its threads have: the first may have ended before the others, of which one still waits for its answer.
-fn has_ended(pid: libc::pid_t) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(|entry| entry.ok());
-    let mut threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    threads.all(|thread| matches!(state(thread), None | Some('Z' | 'X')))
 }
 
 async fn killed(stage: &Stage<'_>) -> Outcome {

@@ -60,6 +60,20 @@ pub(super) fn processes_with(text: &str) -> Vec<u32> {
     numbers.filter(|number| *number != std::process::id()).collect()
 }
 
+/// What a process, or a thread, is doing, as `/proc` has it.
+pub(super) fn state(pid: libc::pid_t) -> Option<char> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    status.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether all threads of a process have ended: the first may have before the others, which still have what is open, or wait for
+/// something.
+pub(super) fn has_ended(pid: libc::pid_t) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(|entry| entry.ok());
+    let mut threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    threads.all(|thread| matches!(state(thread), None | Some('Z' | 'X')))
+}
+
 /// An argument of `sleep` that no other process has.
 pub(super) fn unique(stage: &Stage<'_>) -> String {
     format!("1{:05}.{}", stage.dirs.port(), std::process::id())
