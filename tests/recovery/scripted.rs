@@ -210,6 +210,30 @@ async fn calls_that_were_given_up_while_there_was_no_connection_are_not_made() {
 }
 
 #[tokio::test]
+async fn calls_that_were_given_up_before_their_turn_are_not_made_over_a_connection_that_stands() {
+    let (place, mut far_ends, _) = script();
+    let remote = place.remote().expect("remote").clone();
+    remote.start_connecting();
+    let mut peer = Peer::next(&mut far_ends).await;
+    peer.greet_with(with_facts()).await;
+    soon(place.wait_until_ready()).await.expect("connected");
+    let fs = place.fs();
+    for _ in 0..10 {
+        let make = fs.create_directory("/new".into(), longarm::fs::CreateDirectoryOptions::default());
+        assert!(make.now_or_never().is_none(), "nobody has answered");
+        assert!(remote.status().now_or_never().is_none(), "nobody has answered");
+    }
+    let wanted = tokio::spawn(async move { remote.status().await });
+    let status = peer.expect("environment/status").await;
+    peer.answer(&status, json!({"status": "ready"})).await;
+    soon(wanted).await.expect("no panic").expect("it was not given up");
+    let leaving = tokio::spawn(async move { place.leave().await });
+    let heard = soon(peer.incoming.next()).await;
+    assert!(!matches!(heard, Some(Ok(_))), "it was asked for {heard:?}");
+    soon(leaving).await.expect("no panic");
+}
+
+#[tokio::test]
 async fn calls_that_fail_fast_wait_for_no_recovery() {
     let (place, mut far_ends, dialled) = script();
     place.remote().expect("remote").start_connecting();

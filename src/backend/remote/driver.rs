@@ -313,6 +313,11 @@ impl Driver {
         match command {
             Command::Call { route, op, waiter } => {
                 self.take_back();
+                // Over a connection that stands it would leave at once, however long ago it was given up.
+                if op.is_lone() && waiter.is_gone() {
+                    let gone = Disconnected { sent: Sent::NotSent, reason: "its caller is gone".into() };
+                    return waiter.answer(Err(gone.into()));
+                }
                 let token = self.token(waiter);
                 self.session.submit(now, token, route, op);
             }

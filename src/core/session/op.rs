@@ -68,6 +68,19 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// Whether it means nothing to anybody but its caller: given up before it is sent, it is not made.
+    pub(crate) const fn is_lone(&self) -> bool {
+        match self {
+            Self::Resize { .. } | Self::Signal { .. } | Self::List | Self::Info | Self::Status => true,
+            Self::Ask(ask) => !ask.cleanup,
+            Self::Start { .. }
+            | Self::Attach { .. }
+            | Self::Write { .. }
+            | Self::CloseStdin
+            | Self::Terminate { .. } => false,
+        }
+    }
+
     /// The method that it calls, for measuring.
     pub(crate) const fn method(&self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Calls that wait for a connection, or for a place on it, and are taken back meanwhile.
 
-use super::{Call, Held, Op, Session, State, Token};
+use super::{Call, Held, Session, State, Token};
 use crate::error::Sent;
 
 impl Session {
@@ -44,11 +44,6 @@ impl Call {
 
 impl Held {
     const fn caller(&self) -> Option<Token> {
-        let lone = match &self.op {
-            Op::Resize { .. } | Op::Signal { .. } | Op::List | Op::Info | Op::Status => true,
-            Op::Ask(ask) => !ask.cleanup,
-            Op::Start { .. } | Op::Attach { .. } | Op::Write { .. } | Op::CloseStdin | Op::Terminate { .. } => false,
-        };
-        if lone { Some(self.token) } else { None }
+        if self.op.is_lone() { Some(self.token) } else { None }
     }
 }
