@@ -282,7 +282,8 @@ impl<'a> Binding<'a> {
                     return Err(failed("it begins at the root of the file system"));
                 }
                 let (base, pattern) = (resolved.path.clone(), alternative.pattern.clone());
-                self.globs.push((BoundGlob { text: text.into(), base, pattern }, resolved));
+                let has_base = resolved.kind == Existing::Directory;
+                self.globs.push((BoundGlob { text: text.into(), base, has_base, pattern }, resolved));
             }
         }
         Ok(())

@@ -115,6 +115,12 @@ impl Bindings {
         Ok(finished)
     }
 
+    /// How many are known.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     fn find(&self, intent: &SandboxIntent, facts: &Facts<'_>) -> Option<Arc<Binding>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().rev().find(|binding| binding.is_of(intent, facts)).cloned()
@@ -254,10 +260,6 @@ mod tests {
         FakePaths::new(&["/srv/w/.git/", "/srv/w/src/", "/tmp/"])
     }
 
-    fn known(bindings: &Bindings) -> usize {
-        bindings.last.lock().unwrap().len()
-    }
-
     /// Binds it in both ways, which come to the same. Whether it was bound anew, if only to find that it cannot be.
     fn is_anew(bindings: &Bindings, intent: &SandboxIntent, facts: &Facts<'_>) -> bool {
         let before = bindings.find(intent, facts);
@@ -285,7 +287,7 @@ mod tests {
         let looks = identity.looks.replace(0);
         assert!(looks > 4, "{looks}");
         assert_eq!(bindings.bind(&usual(), &facts).unwrap(), first);
-        assert_eq!((identity.looks.get(), known(&bindings)), (looks, 1), "at all of it");
+        assert_eq!((identity.looks.get(), bindings.known()), (looks, 1), "at all of it");
         assert!(!is_anew(&bindings, &usual(), &facts));
     }
 
@@ -310,7 +312,7 @@ mod tests {
             assert!(is_anew(&bindings, &usual(), &facts(&paths_now)), "{paths_now:?}");
             is_anew(&bindings, &usual(), &facts(&before));
             assert!(!is_anew(&bindings, &usual(), &facts(&before)));
-            assert_eq!(known(&bindings), 1);
+            assert_eq!(bindings.known(), 1);
         }
     }
 
@@ -329,7 +331,7 @@ mod tests {
         for facts in &others {
             assert!(is_anew(&bindings, &usual(), facts) && !is_anew(&bindings, &usual(), facts));
         }
-        assert_eq!(known(&bindings), MOST);
+        assert_eq!(bindings.known(), MOST);
         assert!(is_anew(&bindings, &usual(), &others[0]), "it was kept the longest");
         assert!(!is_anew(&bindings, &usual(), &others[4]));
         let denied = usual().deny_below_roots("src");
@@ -343,11 +345,11 @@ mod tests {
         let (bindings, facts) = (Bindings::default(), Facts::new(Platform::Linux, &identity).uid(Some(UID)));
         for reads in 1..3 {
             bindings.bind(&usual(), &facts).unwrap();
-            assert_eq!((identity.reads.get(), known(&bindings)), (reads, 0));
+            assert_eq!((identity.reads.get(), bindings.known()), (reads, 0));
         }
         // Nothing is looked at.
         bindings.bind(&SandboxIntent::read_only(), &facts).unwrap();
-        assert_eq!(known(&bindings), 0);
+        assert_eq!(bindings.known(), 0);
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl Scan<'_> {
                 Err(error)
                     if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
                 {
+                    // What is away for a moment would come back with all that matches.
+                    if directory == glob.base && glob.has_base {
+                        let reason = format!("{} has changed while the sandbox was prepared", directory.display());
+                        return Err(failed(format!("{reason}; try again")));
+                    }
                     continue;
                 }
                 Err(error) => return Err(failed(format!("{} cannot be listed: {error}", directory.display()))),

@@ -14,6 +14,8 @@ pub struct BoundGlob {
     pub text: String,
     /// The canonical directory below which it matches. Never the root of the file system.
     pub base: PathBuf,
+    /// Whether that was found to be a directory.
+    pub(crate) has_base: bool,
     pub(super) pattern: Pattern,
 }
 

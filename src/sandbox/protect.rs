@@ -55,18 +55,12 @@ fn protected(
     path: PathBuf,
     resolver: &Resolver<'_>,
 ) -> Result<(ProtectedName, Option<PathBuf>), SandboxError> {
-    let state = match resolver.found(&path)? {
-        Found::Directory => Existing::Directory,
-        Found::File => Existing::File,
-        Found::Other => Existing::Other,
-        Found::Missing => Existing::Missing,
-        Found::Link(_) => {
-            return Err(SandboxError::preparation(format!(
-                "{} is protected, and is a symbolic link in a writable directory, which cannot be held; put what it leads to in its \
-                 place",
-                path.display()
-            )));
-        }
+    let Some(state) = existing(&resolver.found(&path)?) else {
+        return Err(SandboxError::preparation(format!(
+            "{} is protected, and is a symbolic link in a writable directory, which cannot be held; put what it leads to in its \
+             place",
+            path.display()
+        )));
     };
     let is_git = path.file_name() == Some(GIT.as_ref());
     let git_dir = if is_git && state == Existing::File { git_dir(root, &path, bound, resolver)? } else { None };
@@ -74,6 +68,17 @@ fn protected(
     let placeholder = required || !(is_git && state == Existing::Missing && in_repository(root, resolver)?);
     let access = bound.access(&path).unwrap_or(Access::Read).min(Access::Read);
     Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder, required }, git_dir))
+}
+
+/// None for a link.
+const fn existing(found: &Found) -> Option<Existing> {
+    match found {
+        Found::Directory => Some(Existing::Directory),
+        Found::File => Some(Existing::File),
+        Found::Other => Some(Existing::Other),
+        Found::Missing => Some(Existing::Missing),
+        Found::Link(_) => None,
+    }
 }
 
 /// The directory that the file `.git` of a linked worktree or a submodule names.
@@ -124,7 +129,8 @@ pub(super) fn missing(bound: &mut Bound, resolver: &Resolver<'_>) -> Result<(), 
             found.push(ProtectedName {
                 root: nearest.into(),
                 path: entry.path.clone(),
-                state: Existing::Missing,
+                // What cannot be reached as the intent has it may be there under the path that that comes to.
+                state: existing(&resolver.found(&entry.path)?).unwrap_or(Existing::Missing),
                 access: entry.access,
                 git_dir: None,
                 placeholder: true,

@@ -99,19 +99,34 @@ pub(super) struct Work {
 impl Work {
     /// Binds and plans. None if the request asks for a sandbox that restricts nothing. Blocks.
     ///
+    /// What was found at a path can be gone at the next look, as files come and go; then it is tried again.
+    ///
     /// # Errors
     ///
     /// Why there can be none. Nothing was started.
     pub(super) fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
+        for _ in 1..ATTEMPTS {
+            match self.attempt() {
+                Err(Failure::Changed(_)) => {}
+                Err(Failure::Final(error)) => return Err(error),
+                Ok(prepared) => return Ok(prepared),
+            }
+        }
+        self.attempt().map_err(|failure| match failure {
+            Failure::Changed(error) => error.into(),
+            Failure::Final(error) => error,
+        })
+    }
+
+    /// The same, once. What is held for it is let go if it fails.
+    fn attempt(&self) -> Result<Option<Prepared>, Failure> {
         let settings = &self.config.sandbox;
         let (raw, own) = self.bind()?;
         let bound = self.bindings.finish(&raw, &own, &[])?;
         if bound.class == Class::Nothing {
             return match self.must_manage {
                 false => Ok(None),
-                true => {
-                    Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it").into())
-                }
+                true => Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it"))?,
             };
         }
         // Where the intent was just bound to it, it is known to be there, and to have no links.
@@ -119,17 +134,21 @@ impl Work {
         let cwd = match known.map_or_else(|| self.cwd.canonicalize(), |root| Ok(root.clone())) {
             Ok(cwd) => cwd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SpawnError::CwdNotFound { path: self.cwd.clone() });
+                return Err(SpawnError::CwdNotFound { path: self.cwd.clone() }.into());
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(SpawnError::CwdPermissionDenied { path: self.cwd.clone() });
+                return Err(SpawnError::CwdPermissionDenied { path: self.cwd.clone() }.into());
             }
-            Err(error) => return Err(OsError::new("look up the working directory", error).into()),
+            Err(error) => return Err(SpawnError::from(OsError::new("look up the working directory", error)).into()),
         };
         bound.admits_process(&cwd)?;
         let (mut bound, mut held, mut unheld) = (bound, None, Vec::new());
         if self.hold == Hold::Names {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
+            if let Some(path) = names.appeared(&bound) {
+                let reason = format!("{} has appeared while the sandbox was prepared; try again", path.display());
+                return Err(Failure::Changed(SandboxError::preparation(reason)));
+            }
             // What was missing is there now, to be mounted over.
             bound = self.bindings.finish(&raw, &own, &names.placeholders().collect::<Vec<_>>())?;
             names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
@@ -141,11 +160,13 @@ impl Work {
         }
         // Last, since it can be a long walk.
         if !bound.globs.is_empty() {
-            Arc::make_mut(&mut bound).expand_globs(&HostPaths)?;
+            Arc::make_mut(&mut bound).expand_globs(&HostPaths).map_err(Failure::of_a_look)?;
         }
         let enforcer = &self.config.enforcer;
         let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
-        let plan = enforcer.prepare(&start)?.admitted(settings)?;
+        let is_native = super::enforcer::is_native(enforcer);
+        let failure = |error| if is_native { Failure::of_a_look(error) } else { error.into() };
+        let plan = enforcer.prepare(&start).map_err(failure)?.admitted(settings)?;
         let mut enforcement = plan.enforcement().clone();
         for (path, why) in unheld {
             enforcement.mechanisms.push(format!("look at {path} at the end: {why}"));
@@ -171,6 +192,38 @@ impl Work {
         Ok((bound, own))
     }
 }
+
+/// Why there is no sandbox.
+enum Failure {
+    /// What is on the file system is not, or may not be, what was found there first.
+    Changed(SandboxError),
+    Final(SpawnError),
+}
+
+impl Failure {
+    /// Of whoever has looked at the files once more.
+    fn of_a_look(error: SandboxError) -> Self {
+        match error {
+            SandboxError::Preparation { .. } => Self::Changed(error),
+            error => error.into(),
+        }
+    }
+}
+
+impl From<SpawnError> for Failure {
+    fn from(error: SpawnError) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+/// How often it is looked whether files stay as they are.
+const ATTEMPTS: usize = 3;
 
 impl Sandboxed {
     pub(super) fn enforcement(&self) -> &Enforcement {

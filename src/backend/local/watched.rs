@@ -92,6 +92,17 @@ impl Held {
         std::iter::empty()
     }
 
+    /// A name at which there is something, though it was found missing.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn appeared(&self, bound: &Bound) -> Option<&Path> {
+        let is_missing = |path: &Path| {
+            let mut names = bound.protected.iter();
+            names.any(|name| name.path == path && name.state == crate::sandbox::Existing::Missing)
+        };
+        let is_new = |name: &&Watched| name.before.is_some() && is_missing(&name.path);
+        self.names.iter().find(is_new).map(|name| name.path.as_path())
+    }
+
     /// The processes have ended: tells which names appeared, or stand for something else than at the start.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::needless_pass_by_ref_mut, reason = "it has the names of the placeholders of Linux")]

@@ -241,6 +241,48 @@ async fn two_commands_on_one_root_do_not_disturb_each_other() {
     scene.local.close().await;
 }
 
+/// Starts a command, and does something after its intent was bound, before anything is held.
+async fn change_meanwhile(scene: &Scene, request: ExecRequest, change: impl FnOnce()) -> Option<Spawned> {
+    let stalled = scene.local.placeholders.stall();
+    let go_on = || {
+        change();
+        drop(stalled);
+    };
+    let changed = async {
+        wait_until("it is bound", || scene.local.bindings.known() == 1).await;
+        go_on();
+    };
+    tokio::join!(scene.spawn(request), changed).0
+}
+
+#[tokio::test]
+async fn what_goes_after_the_intent_was_bound_is_held_as_a_name_that_is_missing() {
+    let scene = Scene::new(|settings| settings);
+    let secret = scene.path("secret");
+    std::fs::write(&secret, "secret").unwrap();
+    let request = scene.request("mkdir secret; echo x > secret", scene.intent().deny(uri(&secret)));
+    let gone = || std::fs::remove_file(&secret).unwrap();
+    let Some(Spawned { control, events, .. }) = change_meanwhile(&scene, request, gone).await else { return };
+    assert_eq!(control.enforcement().unwrap().level, Level::Full);
+    assert!(!collect(events).await.0.success());
+    assert_eq!(scene.told.all(), []);
+    scene.local.close().await;
+    assert_eq!(std::fs::read_dir(&scene.root).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_protected_name_that_appears_after_the_intent_was_bound_is_looked_at_again() {
+    let scene = Scene::new(|settings| settings);
+    std::fs::create_dir(scene.path("real")).unwrap();
+    let request = scene.request("echo x > real/config; echo y > .git; echo z > made", scene.intent());
+    let appears = || std::fs::write(scene.path(".git"), "gitdir: real").unwrap();
+    let Some(Spawned { events, .. }) = change_meanwhile(&scene, request, appears).await else { return };
+    assert!(collect(events).await.0.success());
+    assert!(scene.path("made").exists() && !scene.path("real/config").exists());
+    assert_eq!(std::fs::read_to_string(scene.path(".git")).unwrap(), "gitdir: real");
+    scene.local.close().await;
+}
+
 #[test]
 fn what_a_detached_command_has_started_ends_with_it_also_when_the_runtime_has_gone() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -151,7 +151,7 @@ fn mounts(
         }
         // What will match later is looked for there by the next process.
         for glob in bound.globs.iter().filter(|glob| bound.can_write(&glob.base) && !is_own(&glob.base)) {
-            tree.hold(&glob.base)?;
+            tree.hold(&glob.base, glob.has_base)?;
         }
     }
     Ok(Namespaces {
@@ -349,14 +349,17 @@ impl<'a> Tree<'a> {
             // It is not there.
             return Ok(());
         }
-        let Some(found) = self.looks.look(&entry.path)? else { return Ok(()) };
+        let Some(found) = self.looks.look(&entry.path)? else {
+            // What is away for a moment would come back as if nothing had been said about it.
+            return if change.exists() { Err(changed(&entry.path)) } else { Ok(()) };
+        };
         if self.put.contains_key(&entry.path) && entry.access != Access::Deny {
             return Ok(());
         }
         if change.above == Some(Access::Write)
             && let Some(parent) = entry.path.parent()
         {
-            self.hold(parent)?;
+            self.hold(parent, true)?;
         }
         match entry.access {
             Access::Deny => self.mask(bound, &entry.path, found),
@@ -365,8 +368,9 @@ impl<'a> Tree<'a> {
     }
 
     /// Has the directories from a writable place down to this one stay where they are, so that what is in it stays where the
-    /// intent names it, also for the next process.
-    fn hold(&mut self, path: &Path) -> Result<(), SandboxError> {
+    /// intent names it, also for the next process. `is_there` says that it was found to be a directory; else it may be missing, and
+    /// those above it.
+    fn hold(&mut self, path: &Path, mut is_there: bool) -> Result<(), SandboxError> {
         if is_shared(path) && !self.is_put(path) {
             return Ok(());
         }
@@ -386,7 +390,12 @@ impl<'a> Tree<'a> {
         }
         let top = top.to_path_buf();
         for directory in new {
-            let Some(found) = self.looks.look(directory)?.filter(|found| found.directory) else { continue };
+            let found = match self.looks.look(directory)?.filter(|found| found.directory) {
+                Some(found) => found,
+                None if is_there => return Err(changed(directory)),
+                None => continue,
+            };
+            is_there = true;
             if self.held.len() == MAX_HELD {
                 return Err(SandboxError::preparation(format!(
                     "what is denied lies in more than {MAX_HELD} directories that could be moved; deny some of these instead"
@@ -556,6 +565,10 @@ pub(super) fn is_made_anew(path: &Path) -> bool {
 /// Whether it is in the host's shared memory: what the intent names there is attached to that of the process.
 fn is_shared(path: &Path) -> bool {
     path.starts_with("/dev/shm") && path != Path::new("/dev/shm")
+}
+
+fn changed(path: &Path) -> SandboxError {
+    SandboxError::preparation(format!("{} has changed while the sandbox was prepared; try again", path.display()))
 }
 
 /// Where the memory file system has what is to be at an absolute path.

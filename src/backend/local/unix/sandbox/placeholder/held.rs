@@ -12,7 +12,7 @@ use rustix::fs::{CWD, RenameFlags};
 use super::directory::{Identity, Thing, is_empty_directory};
 use super::{Remains, Shared, journal};
 use crate::backend::local::names::{ChangedName, Unheld};
-use crate::sandbox::{Bound, NameChange};
+use crate::sandbox::{Bound, Existing, NameChange};
 
 /// What a name stands for at the end.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,16 @@ impl Held {
     /// The names for which a directory of ours stands.
     pub(in crate::backend::local) fn placeholders(&self) -> impl Iterator<Item = &Path> {
         self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.path.as_path())
+    }
+
+    /// A name at which there is something of somebody else's, though it was found missing.
+    pub(in crate::backend::local) fn appeared(&self, bound: &Bound) -> Option<&Path> {
+        let was_missing = |path: &Path| {
+            let at = bound.protected.binary_search_by(|name| name.path.as_path().cmp(path));
+            at.is_ok_and(|at| bound.protected[at].state == Existing::Missing)
+        };
+        let others = self.names.iter().filter(|name| name.before.is_some() && name.placed.is_none());
+        others.into_iter().find(|name| was_missing(&name.path)).map(|name| name.path.as_path())
     }
 
     /// The processes have ended: lets the names go, and tells which of them appeared, or stand for something else than at the

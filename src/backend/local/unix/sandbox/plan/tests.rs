@@ -1,5 +1,6 @@
 //! Both walls against what the intent says, for every path of a small tree.
 
+mod gone;
 mod scenes;
 
 use proptest::prelude::*;

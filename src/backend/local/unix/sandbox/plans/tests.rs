@@ -113,10 +113,11 @@ fn a_plan_is_used_again_with_the_directories_that_are_there_now() {
 #[test]
 fn what_is_found_to_be_something_else_is_planned_anew() {
     type Change = fn(&Root);
-    let changes: [(Change, bool); 7] = [
+    let changes: [(Change, bool); 8] = [
         (|root| fs::create_dir(root.at(".codex")).unwrap(), true),
-        (|root| fs::remove_dir(root.at(".git")).unwrap(), true),
-        (|root| fs::remove_file(root.at("key")).unwrap(), true),
+        (|root| fs::write(root.at(".codex"), "").unwrap(), true),
+        (|root| fs::remove_dir(root.at(".git")).unwrap(), false),
+        (|root| fs::remove_file(root.at("key")).unwrap(), false),
         (
             |root| {
                 fs::remove_dir(root.at(".agents")).unwrap();
@@ -131,7 +132,7 @@ fn what_is_found_to_be_something_else_is_planned_anew() {
             },
             true,
         ),
-        (|root| fs::remove_dir_all(&root.path).unwrap(), true),
+        (|root| fs::remove_dir_all(&root.path).unwrap(), false),
         (
             |root| {
                 fs::remove_dir(root.at("state")).unwrap();
@@ -148,7 +149,10 @@ fn what_is_found_to_be_something_else_is_planned_anew() {
         change(&root);
         match is_again(&plans, &kernel, usual(&bound)) {
             Ok(again) => assert!(!again && is_possible, "{number}"),
-            Err(error) => assert!(!is_possible && error.contains("become a link"), "{number} {error}"),
+            Err(error) => {
+                let says = ["become a link", "has changed"].iter().any(|text| error.contains(text));
+                assert!(!is_possible && says, "{number} {error}");
+            }
         }
         assert_eq!(is_again(&plans, &kernel, usual(&bound)).is_ok_and(|again| again), is_possible, "{number}");
         assert_eq!(known(&plans), 1, "in the place of the one before");
@@ -226,8 +230,15 @@ fn whatever_happens_to_a_tree_a_plan_that_is_used_again_is_the_one_that_would_be
         let is_ours = |path: &PathBuf| path.starts_with(&scene.top) && path.exists();
         let paths: Vec<PathBuf> = scene.canonical_paths().into_iter().filter(is_ours).collect();
         for (number, path) in paths.iter().enumerate() {
+            let is_directory = path.is_dir();
             swap(path, number);
             plan();
+            // Nothing is planned as long as something is gone.
+            match path.symlink_metadata() {
+                Ok(_) => {}
+                Err(_) if is_directory => fs::create_dir(path).unwrap(),
+                Err(_) => fs::write(path, "").unwrap(),
+            }
         }
     }
     assert!(std::env::var_os("LONGARM_SEED").is_some() || again > 0 && anew > 0, "{again} {anew}");
@@ -244,5 +255,22 @@ fn swap(path: &Path, number: usize) {
         1 if is_directory => fs::write(path, "").unwrap(),
         1 => fs::create_dir(path).unwrap(),
         _ => {}
+    }
+}
+
+#[test]
+fn a_plan_that_is_known_is_not_one_for_a_tree_in_which_something_is_away() {
+    let (plans, kernel, root) = (Plans::new(), kernel(), Root::new());
+    let bound = root.bound();
+    assert_eq!(is_again(&plans, &kernel, usual(&bound)), Ok(false));
+    for name in ["key", ".git", "deep"] {
+        let aside = root.path.with_file_name("aside");
+        fs::rename(root.at(name), &aside).unwrap();
+        let refused = is_again(&plans, &kernel, usual(&bound)).unwrap_err();
+        assert!(refused.contains(root.at(name).to_str().unwrap()) && refused.contains("has changed"), "{refused}");
+        // Bound while it is away, it is a name that is missing.
+        assert_eq!(is_again(&plans, &kernel, usual(&root.bound())), Ok(false));
+        fs::rename(&aside, root.at(name)).unwrap();
+        assert_eq!(is_again(&plans, &kernel, usual(&bound)), Ok(true));
     }
 }
