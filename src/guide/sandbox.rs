@@ -148,9 +148,9 @@
 //! - On Linux, a denied file that the host replaces by another one, as editors do that save, while a process runs: what was
 //!   there at the start is denied to that process. Name its directory where that matters.
 //! - A protected name that is only looked at afterwards, because the executor's owner wants it so
-//!   ([`MissingProtected`](crate::sandbox::MissingProtected)), or because it is `.git` in a root inside a larger repository: the
-//!   command can make it, with content that other programs execute. The report of such a process is a part that names it,
-//!   and [`Evidence::ProtectedName`](crate::sandbox::Evidence::ProtectedName) tells that it appeared. It is not taken away: a user
+//!   ([`MissingProtected`](crate::sandbox::MissingProtected)), or because it is `.git` in a root inside a larger repository, of
+//!   which the command may not write the `.git`: the command can make it, with content that other programs execute. The report of
+//!   such a process is a part that names it, and [`Evidence::ProtectedName`](crate::sandbox::Evidence::ProtectedName) tells that it appeared. It is not taken away: a user
 //!   may have made it meanwhile. What an entry of the intent denies or makes read-only is held there too.
 //! - A hard link to a denied file that was made before, and on Linux a file that a pattern would match but that was made after the start of
 //!   a process. (Calls about files test patterns each time.)

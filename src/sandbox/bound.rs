@@ -345,7 +345,8 @@ pub struct ProtectedName {
     /// Of `.git` that is a file: the canonical directory that it names, if that is there.
     pub git_dir: Option<PathBuf>,
     /// Whether something may be put there to hold the name, where it is missing. Not for `.git` within a larger repository,
-    /// where programs would take the placeholder for the repository, unless an entry asks for it.
+    /// where programs would take the placeholder for the repository, unless an entry asks for it. What is writable is not taken
+    /// for a repository.
     pub placeholder: bool,
     /// Whether an entry of the intent asks for it. Then it is held in any case, or nothing is started.
     pub required: bool,

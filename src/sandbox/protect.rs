@@ -30,18 +30,23 @@ pub(super) fn names(
             }
         }
     }
-    for (name, git_dir) in found {
+    for (name, git_dir) in &found {
         let protect = |path: &Path, kind| entry(path, kind, Access::Read);
         if bound.can_write(&name.path) {
             insert(bound, protect(&name.path, name.state));
         }
-        if let Some(git_dir) = &git_dir
+        if let Some(git_dir) = git_dir
             && bound.can_write(git_dir)
             && !freed.contains(git_dir)
         {
             insert(bound, protect(git_dir, Existing::Directory));
         }
-        bound.protected.push(ProtectedName { git_dir, ..name });
+    }
+    // Now that what is protected is not writable any more.
+    for (name, git_dir) in found {
+        let is_new_git = name.path.file_name() == Some(GIT.as_ref()) && name.state == Existing::Missing;
+        let placeholder = name.required || !(is_new_git && in_repository(&name.root, bound, resolver)?);
+        bound.protected.push(ProtectedName { git_dir, placeholder, ..name });
     }
     bound.protected.sort_by(|a, b| a.path.cmp(&b.path));
     bound.protected.dedup_by(|a, b| a.path == b.path);
@@ -65,9 +70,8 @@ fn protected(
     let is_git = path.file_name() == Some(GIT.as_ref());
     let git_dir = if is_git && state == Existing::File { git_dir(root, &path, bound, resolver)? } else { None };
     let required = bound.entry(&path).is_some();
-    let placeholder = required || !(is_git && state == Existing::Missing && in_repository(root, resolver)?);
     let access = bound.access(&path).unwrap_or(Access::Read).min(Access::Read);
-    Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder, required }, git_dir))
+    Ok((ProtectedName { root: root.into(), path, state, access, git_dir: None, placeholder: true, required }, git_dir))
 }
 
 /// None for a link.
@@ -86,7 +90,7 @@ fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> 
     let failed = |what: String| SandboxError::preparation(format!("{}: {what}", file.display()));
     let text = resolver.identity().read_start(file, MAX_GIT_FILE).map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
-    let Some(named) = text.lines().next().and_then(|line| line.strip_prefix("gitdir:")).map(str::trim) else {
+    let Some(named) = text.lines().next().and_then(|line| line.strip_prefix(GIT_DIR)).map(str::trim) else {
         return Ok(None);
     };
     if named.is_empty() || named.contains('\0') {
@@ -103,14 +107,38 @@ fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> 
     Ok((resolved.kind == Existing::Directory && !resolved.is_root()).then_some(resolved.path))
 }
 
-/// Whether a directory above the root is a repository.
-fn in_repository(root: &Path, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
+/// Whether a directory above the root is a repository. What a process of this intent could make is none: it would have the
+/// next one go without a placeholder.
+fn in_repository(root: &Path, bound: &Bound, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
     for above in root.ancestors().skip(1) {
-        if resolver.found(&above.join(GIT))? != Found::Missing {
+        let git = above.join(GIT);
+        let found = resolver.found(&git)?;
+        if found != Found::Missing && !bound.can_write(&git) && is_repository(&git, &found, bound, resolver)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether what is found there is what a repository has, and not just anything of that name.
+fn is_repository(git: &Path, found: &Found, bound: &Bound, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
+    let has_head = |directory: &Path| {
+        let head = resolver.found(&directory.join("HEAD"))?;
+        Ok(matches!(head, Found::File | Found::Link(_)))
+    };
+    match found {
+        Found::Directory => has_head(git),
+        // What cannot be read is no repository to anybody with our rights.
+        Found::File => {
+            Ok(resolver.identity().read_start(git, GIT_DIR.len()).is_ok_and(|start| start == GIT_DIR.as_bytes()))
+        }
+        Found::Link(_) => match resolver.resolve(git) {
+            Ok(real) => Ok(real.kind == Existing::Directory && !bound.can_write(&real.path) && has_head(&real.path)?),
+            // It leads nowhere.
+            Err(_) => Ok(false),
+        },
+        Found::Other | Found::Missing => Ok(false),
+    }
 }
 
 /// Adds the entries whose paths are missing from a writable directory: they must not appear there.
@@ -160,6 +188,8 @@ fn is_name(name: &str) -> bool {
 }
 
 const GIT: &str = ".git";
+/// So begins the file that names one.
+const GIT_DIR: &str = "gitdir:";
 const USUAL: [&str; 4] = [GIT, ".agents", ".codex", ".aws"];
 /// Longer than any path.
 const MAX_GIT_FILE: usize = 8192;

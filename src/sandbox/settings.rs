@@ -117,7 +117,8 @@ pub enum MissingProtected {
     /// process could make the name, the start is refused, unless the executor's owner
     /// [accepts](SandboxSettings::accept_partial) that the name is checked as below. For `.git` in a root that lies inside a
     /// larger repository none is made, since programs would take it for a repository, nor in a directory of the executor's
-    /// user that may not be written to: there the name is checked, with nobody's consent.
+    /// user that may not be written to: there the name is checked, with nobody's consent. A larger repository is one whose
+    /// `.git` the process may not write to, and is a directory with a `HEAD` or a file that names one.
     ///
     /// On macOS the policy holds the name instead, and it is checked besides.
     #[default]

@@ -132,6 +132,7 @@ fn a_protected_name_that_a_command_has_made_is_told_also_after_a_success() {
         let root = dir.path().join("root");
         // Within a larger repository nothing stands for the name.
         std::fs::create_dir_all(dir.path().join(".git")).unwrap();
+        std::fs::write(dir.path().join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
         std::fs::create_dir(&root).unwrap();
         let outcome = place.run(&["--sandbox", "workspace-write", "--cwd", text(&root), "--", "mkdir", ".git"]);
         if refused(&outcome) {

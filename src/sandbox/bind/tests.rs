@@ -211,7 +211,7 @@ fn a_git_file_protects_the_directory_that_it_names() {
 
 #[test]
 fn a_missing_git_within_a_larger_repository_gets_no_placeholder() {
-    let fake = FakePaths::new(&["/srv/.git/", "/srv/w/"]);
+    let fake = FakePaths::new(&["/srv/.git/HEAD", "/srv/w/"]);
     let bound = bind(&fake, &workspace());
     let held: Vec<_> = bound.protected.iter().map(|name| name.placeholder).collect();
     assert_eq!(held, [true, true, true, false]);
@@ -223,6 +223,44 @@ fn a_missing_git_within_a_larger_repository_gets_no_placeholder() {
         let names = asked.protected.iter().map(|name| (name.required, name.placeholder, name.access));
         let git = (true, true, access);
         assert_eq!(names.collect::<Vec<_>>(), [(false, true, Read), (false, true, Read), (false, true, Read), git]);
+    }
+}
+
+#[test]
+fn a_repository_is_what_a_process_could_not_have_made() {
+    let is_larger = |fake: &FakePaths, intent: &SandboxIntent| {
+        let bound = bind(fake, intent);
+        let git = bound.protected.iter().find(|name| name.path == Path::new("/srv/t/w/.git")).unwrap();
+        assert!(git.state == Existing::Missing && !git.required);
+        !git.placeholder
+    };
+    let narrow = SandboxIntent::workspace_write([uri("/srv/t/w")]);
+    let [wide, roots] =
+        [narrow.clone().write(uri("/srv/t")), SandboxIntent::workspace_write([uri("/srv/t"), uri("/srv/t/w")])];
+    let git = |thing: &str| FakePaths::new(&["/srv/t/w/", "/real/git/HEAD", "/real/none/"]).with(thing);
+    for (fake, expected) in [
+        (git("/srv/t/.git/HEAD"), true),
+        (git("/srv/t/.git/HEAD -> refs/heads/main"), true),
+        (git("/srv/t/.git -> ../../real/git"), true),
+        (git("/srv/t/.git -> /real/none"), false),
+        (git("/srv/t/.git -> /srv/t/w"), false),
+        (git("/srv/t/.git -> .git"), false),
+        (git("/srv/t/.git/"), false),
+        (git("/srv/t/.git/HEAD/"), false),
+        (git("/srv/t/.git/config"), false),
+        (git("/srv/t/.git/HEAD").blocked("/srv/t/.git"), false),
+        (git("/srv/t/other").text("/srv/t/.git", "gitdir: /real/git\n"), true),
+        (git("/srv/t/other").text("/srv/t/.git", "git"), false),
+        (git("/srv/t/other").text("/srv/t/.git", ""), false),
+    ] {
+        assert_eq!(is_larger(&fake, &narrow), expected, "{fake:?}");
+        assert!(!is_larger(&fake, &wide), "whoever writes there could have made it: {fake:?}");
+    }
+    for (fake, expected) in [(git("/srv/t/.git/HEAD"), true), (git("/srv/t/.git/"), false), (git("/srv/x"), false)] {
+        assert_eq!(is_larger(&fake, &roots), expected, "the outer one is protected: {fake:?}");
+        assert!(!is_larger(&fake, &roots.clone().write(uri("/srv/t/.git"))));
+        // One further up counts whatever is nearer.
+        assert!(is_larger(&fake.with("/srv/.git/HEAD"), &wide));
     }
 }
 

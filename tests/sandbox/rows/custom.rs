@@ -4,6 +4,7 @@ use longarm::error::SpawnError;
 use longarm::request::Signal;
 use longarm::sandbox::{Evidence, Level, Violation, ViolationReason};
 
+use super::EROFS;
 use super::tools::{Outcome, begin, ensure};
 use crate::place::{Cripple, Kind, Settings};
 use crate::policy::{dis, minr, minw, ro, unr};
@@ -26,6 +27,9 @@ pub(super) fn rows() -> Vec<Row> {
             .setup("printf 'secret\n' >$O/program; chmod 755 $O/program"),
         custom!(14, "the script is hidden", minr, hidden_program)
             .setup("printf '#!/longarm/secret\n' >$O/program; chmod 755 $O/program"),
+        custom!(33, ".git is made after one above the root was", super::files::in_writable, git_after_one_above)
+            .setup("rm -r $W/.git")
+            .after("test ! -e $W/.git && rmdir $BASE/.git"),
         custom!(24, "the working directory, by a link that is hidden", minw, by_a_hidden_link).setup("ln -s $W $O/way"),
     ]
 }
@@ -121,6 +125,14 @@ async fn by_a_hidden_link(stage: &Stage<'_>) -> Outcome {
     let ran = stage.run(request).await.map_err(|refused| format!("{refused:?}"))?;
     ensure(ran.text().trim() == stage.dirs.w.to_string_lossy(), || format!("{ran:?}"))?;
     ensure(stage.dirs.w.join("new").is_file(), || "it was not there".into())
+}
+
+async fn git_after_one_above(stage: &Stage<'_>) -> Outcome {
+    stage.must("mkdir $BASE/.git").await?;
+    let ran = stage.run(stage.sh("mkdir .git && echo x >.git/config")).await;
+    let ran = ran.map_err(|refused| format!("{refused:?}"))?;
+    let says = ["File exists", EROFS].iter().any(|text| ran.text().contains(text));
+    ensure(ran.output.status.wire_code() != 0 && says, || format!("{ran:?}"))
 }
 
 async fn no_directory(stage: &Stage<'_>) -> Outcome {

@@ -1,7 +1,8 @@
 //! What may be written, and where.
 
 use super::{EBUSY, ENOENT, EPERM, EROFS, EXDEV, script};
-use crate::policy::{dis, ext, full, minr, minw, none, ro, unr, ww, ww_only};
+use crate::dirs::Dirs;
+use crate::policy::{Policy, dis, ext, full, minr, minw, none, ro, unr, ww, ww_only};
 use crate::row::Expect::{Denied, Exits, Fails, Prints, Refused, Works};
 use crate::row::Refusal::Any;
 use crate::row::Row;
@@ -118,6 +119,16 @@ pub(super) fn rows() -> Vec<Row> {
             "the workspace is a part of a repository",
             ww_only,
             "git status --porcelain >/dev/null && test ! -e .git && git rev-parse --show-toplevel",
+            Prints("${BASE}"),
+        )
+        .setup("rm -r $W/.git; git init -q $BASE")
+        .after("test ! -e $W/.git")
+        .tool("git"),
+        script(
+            36,
+            "and that one is writable",
+            in_writable,
+            "mkdir -p .git/x 2>/dev/null || { git status --porcelain >/dev/null && git rev-parse --show-toplevel; }",
             Prints("${BASE}"),
         )
         .setup("rm -r $W/.git; git init -q $BASE")
@@ -247,3 +258,8 @@ fn unknown() -> serde_json::Value {
 }
 
 const COMMIT: &str = "git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m x";
+
+/// The workspace, in a directory that is writable too.
+pub(super) fn in_writable(dirs: &Dirs) -> Policy {
+    ww_only(dirs).path(&dirs.base, "write")
+}

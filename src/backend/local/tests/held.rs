@@ -107,7 +107,9 @@ fn lacks(level: &Level, path: &Path) -> bool {
 #[tokio::test]
 async fn in_a_larger_repository_a_command_can_make_one_of_its_own_which_is_told() {
     let scene = Scene::new(|settings| settings);
-    std::fs::create_dir(scene.root.with_file_name(".git")).unwrap();
+    let larger = scene.root.with_file_name(".git");
+    std::fs::create_dir(&larger).unwrap();
+    std::fs::write(larger.join("HEAD"), "ref: refs/heads/main\n").unwrap();
     let git = scene.path(".git");
     let Some((code, level, evidence)) = scene.run("mkdir .git .git/hooks", scene.intent()).await else { return };
     assert_eq!((code, evidence), (0, vec![appeared(&git)]));
