@@ -110,6 +110,22 @@ pub(super) fn rows() -> Vec<Row> {
             Fails(&[EBUSY]),
         )
         .after("test -d $W"),
+        script(
+            30,
+            "the root itself is renamed in a writable parent, and nothing in it is protected",
+            freed_in_writable,
+            "mv $W $BASE/moved",
+            Fails(&[EBUSY]),
+        )
+        .after("test -d $W"),
+        script(
+            30,
+            "what it is in is renamed in a writable parent",
+            |dirs| freed_in_writable(dirs).roots([dirs.w.join("sub")]),
+            "mv $W $BASE/moved",
+            Fails(&[EBUSY]),
+        )
+        .after("test -d $W/sub"),
         script(31, "below .git", ww, "echo x >>$W/.git/config", Denied(&[EROFS]))
             .after("test \"$(cat $W/.git/config)\" = '[core]'"),
         script(32, ".git is renamed", ww, "mv $W/.git $W/y", Fails(&[EBUSY])).after("test -d $W/.git -a ! -e $W/y"),
@@ -262,4 +278,11 @@ const COMMIT: &str = "git -c user.name=x -c user.email=x@example.org commit -q -
 /// The workspace, in a directory that is writable too.
 pub(super) fn in_writable(dirs: &Dirs) -> Policy {
     ww_only(dirs).path(&dirs.base, "write")
+}
+
+/// The same, and there is nothing that is not writable.
+fn freed_in_writable(dirs: &Dirs) -> Policy {
+    [".git", ".agents", ".codex", ".aws"]
+        .into_iter()
+        .fold(in_writable(dirs), |policy, name| policy.below_roots(name, "write"))
 }

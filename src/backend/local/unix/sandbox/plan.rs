@@ -153,6 +153,12 @@ fn mounts(
         for glob in bound.globs.iter().filter(|glob| bound.can_write(&glob.base) && !is_own(&glob.base)) {
             tree.hold(&glob.base, glob.has_base)?;
         }
+        // Nor is it the next process that finds another directory at a root.
+        for root in bound.workspace_roots.iter().filter(|root| guarded && !is_own(root) && bound.can_write(root)) {
+            if root.parent().is_some_and(|parent| bound.can_write(parent)) {
+                tree.hold(root, false)?;
+            }
+        }
     }
     Ok(Namespaces {
         flags,

@@ -121,6 +121,30 @@ fn a_directory_that_is_to_be_held_must_be_there_where_it_was() {
 }
 
 #[test]
+fn a_root_is_held_where_the_directory_that_it_is_in_is_writable() {
+    let root = Root::new();
+    let held = |bound: &Bound| {
+        let shape = root.plan(bound).unwrap();
+        let held = &shape.namespaces().unwrap().held;
+        held.iter().map(|hold| absolute(&hold.top).join(OsStr::from_bytes(hold.path.to_bytes()))).collect::<Vec<_>>()
+    };
+    let within = |roots: &[&str]| {
+        let intent = SandboxIntent::read_only().write(root.uri(""));
+        roots.iter().fold(intent, |intent, name| intent.workspace_root(root.uri(name)))
+    };
+    let free = |intent: SandboxIntent| {
+        [".git", ".agents", ".codex", ".aws"].into_iter().fold(intent, |intent, name| intent.write_below_roots(name))
+    };
+    assert_eq!(held(&root.bind(&free(within(&["deep/er"])))), [root.at("deep/er"), root.at("deep")]);
+    assert_eq!(held(&root.bind(&free(within(&["deep"])))), [root.at("deep")]);
+    // One that is a file stays a file, and one that is mounted stays where it is.
+    assert_eq!(held(&root.bind(&free(within(&["secret", ""])))), Vec::<PathBuf>::new());
+    // Where all may be written there is nothing to keep.
+    let all = SandboxIntent::no_network().workspace_root(root.uri("deep"));
+    assert_eq!(held(&root.bind(&all)), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn the_beginning_of_a_pattern_must_be_there_where_it_was() {
     let root = Root::new();
     let pattern = |base: &str| {
