@@ -1,18 +1,19 @@
 //! One directory that stands for a name: what it is known by, its lock, and its end.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::iter;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
 use super::journal;
+use super::spot::Spot;
 
 /// What makes a directory that one and no other: the device and the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,9 +29,18 @@ impl Identity {
         Ok(Self(found.st_dev, found.st_ino))
     }
 
+    pub(super) fn of_statx(found: &Statx) -> Self {
+        Self(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
+    }
+
     /// What a name stands for itself, if there is something.
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
         Ok(metadata(path)?.map(|found| Self::of(&found)))
+    }
+
+    /// What a path leads to.
+    pub(super) fn behind(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|found| Self::of(&found))
     }
 }
 
@@ -47,13 +57,23 @@ pub(super) struct Thing {
 
 impl Thing {
     pub(super) fn of(found: &fs::Metadata) -> Self {
-        let mode = found.mode();
-        Self {
-            id: Identity::of(found),
-            born: found.created().ok(),
-            is_like_ours: found.is_dir() && is_our_mode(mode) && found.uid() == journal::own_uid(),
-            is_lent: is_lent(mode),
-        }
+        Self::new(Identity::of(found), found.created().ok(), found.mode(), found.uid())
+    }
+
+    pub(super) fn of_statx(found: &Statx) -> Self {
+        let knows_birth = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+        let born = if knows_birth { time(&found.stx_btime) } else { None };
+        Self::new(Identity::of_statx(found), born, found.stx_mode.into(), found.stx_uid)
+    }
+
+    pub(super) fn of_stat(found: &Stat) -> Self {
+        Self::new(Identity(found.st_dev, found.st_ino), None, found.st_mode, found.st_uid)
+    }
+
+    fn new(id: Identity, born: Option<SystemTime>, mode: u32, owner: u32) -> Self {
+        let is_directory = FileType::from_raw_mode(mode).is_dir();
+        let is_like_ours = is_directory && is_our_mode(mode) && owner == journal::own_uid();
+        Self { id, born, is_like_ours, is_lent: is_lent(mode) }
     }
 
     /// What is at a path itself, if there is something.
@@ -70,6 +90,16 @@ impl Thing {
     pub(super) const fn is_lent(&self) -> bool {
         self.is_lent
     }
+}
+
+/// The same as the standard library makes of it.
+fn time(at: &StatxTimestamp) -> Option<SystemTime> {
+    let seconds = Duration::from_secs(at.tv_sec.unsigned_abs());
+    let whole = match at.tv_sec {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(seconds),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+    };
+    whole?.checked_add(Duration::from_nanos(at.tv_nsec.into()))
 }
 
 fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
@@ -105,12 +135,17 @@ pub(super) fn unlock(open: &OwnedFd) {
 }
 
 /// Removes a directory if it is this one and empty. True unless it should be tried again some day.
-pub(super) fn remove(path: &Path, id: Identity, open: &OwnedFd) -> bool {
-    // Its root may have been moved meanwhile. Where the directory is now, the kernel knows.
-    let moved = || -> Option<PathBuf> { fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok() };
-    let mut paths = iter::once(path.to_path_buf()).chain(iter::once_with(moved).flatten());
-    let Some(path) = paths.find(|path| Identity::at(path).is_ok_and(|found| found == Some(id))) else { return true };
-    match fs::remove_dir(&path) {
+pub(super) fn remove(spot: &Spot, id: Identity, open: &OwnedFd) -> bool {
+    let is_there = |spot: &Spot| spot.identity().is_ok_and(|found| found == Some(id));
+    // It may have been moved meanwhile. Where the directory is now, the kernel knows.
+    let spot = match is_there(spot) {
+        true => Cow::Borrowed(spot),
+        false => match Spot::of_open(open).filter(is_there) {
+            Some(moved) => Cow::Owned(moved),
+            None => return true,
+        },
+    };
+    match spot.remove_directory() {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             hand_over(open);
             true
@@ -121,11 +156,11 @@ pub(super) fn remove(path: &Path, id: Identity, open: &OwnedFd) -> bool {
 
 /// Removes a directory that no other executor uses; true unless it should be tried again. `is_shared` is whether another
 /// one has it in its journal.
-pub(super) fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce() -> bool) -> bool {
-    let open = match open(path) {
+pub(super) fn remove_unshared(spot: &Spot, id: Identity, is_shared: impl FnOnce() -> bool) -> bool {
+    let open = match spot.open() {
         Ok(open) => open,
         // What is there now is something else.
-        Err(error) => return matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        Err(error) => return is_nothing(&error),
     };
     match Identity::of_open(&open) {
         Ok(found) if found == id => {}
@@ -133,8 +168,8 @@ pub(super) fn remove_unshared(path: &Path, id: Identity, is_shared: impl FnOnce(
     }
     // Anybody can have a lock on it, so that this alone says nothing.
     let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => remove(path, id, &open),
-        Err(_) => is_shared() || Identity::at(path).ok() != Some(Some(id)),
+        Ok(()) => remove(spot, id, &open),
+        Err(_) => is_shared() || spot.identity().ok() != Some(Some(id)),
     };
     unlock(&open);
     done
@@ -145,13 +180,17 @@ pub(super) fn is_our_temporary(path: &Path) -> bool {
     name.starts_with(b".longarm-") && name.ends_with(b".placeholder")
 }
 
+/// Whether an error says that something is not there, or that something else is.
+pub(super) fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// Removes a directory that has a name which is nobody else's, if it is empty. True unless it should be tried again.
-pub(super) fn remove_empty(temporary: &Path) -> bool {
-    use io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
-    match fs::remove_dir(temporary) {
+pub(super) fn remove_empty(temporary: &Spot) -> bool {
+    match temporary.remove_directory() {
         Ok(()) => true,
         // It is gone, or somebody's now.
-        Err(error) => matches!(error.kind(), NotFound | NotADirectory | DirectoryNotEmpty),
+        Err(error) => is_nothing(&error) || error.kind() == io::ErrorKind::DirectoryNotEmpty,
     }
 }
 
@@ -167,16 +206,16 @@ pub(super) enum Left {
 }
 
 /// Looks for a directory that was written down.
-pub(super) fn look(path: &Path, id: Identity) -> Left {
-    match Identity::at(path) {
+pub(super) fn look(spot: &Spot, id: Identity) -> Left {
+    match spot.identity() {
         Ok(Some(found)) if found == id => {}
         Ok(_) => return Left::Nothing,
         Err(_) => return Left::Unclear,
     }
-    if is_like_a_placeholder(path) {
+    if spot.is_like_a_placeholder() {
         return Left::Placeholder;
     }
-    let Some(open) = open(path).ok().filter(|open| Identity::of_open(open).is_ok_and(|found| found == id)) else {
+    let Some(open) = spot.open().ok().filter(|open| Identity::of_open(open).is_ok_and(|found| found == id)) else {
         return Left::Unclear;
     };
     match is_empty(&open) {
@@ -207,11 +246,6 @@ pub(super) fn is_empty(open: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether it is, as far as a look tells, an empty directory of ours.
-pub(super) fn is_like_a_placeholder(path: &Path) -> bool {
-    matches!(Thing::at(path), Ok(Some(thing)) if thing.is_like_a_placeholder()) && is_empty_directory(path)
-}
-
 /// Whether a mode is one that we give a directory. A bit that it inherits from the one above it says nothing.
 fn is_our_mode(mode: u32) -> bool {
     let bits = mode & 0o1777;
@@ -221,10 +255,6 @@ fn is_our_mode(mode: u32) -> bool {
 /// Whether it is lent to a process that may write there.
 const fn is_lent(mode: u32) -> bool {
     mode & 0o1000 != 0
-}
-
-pub(super) fn is_empty_directory(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Nobody may write to it; everybody may see that it is empty. The mask of the process may take more away.

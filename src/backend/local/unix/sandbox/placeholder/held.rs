@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, RenameFlags};
-
-use super::directory::{Identity, Thing, is_empty_directory};
+use super::directory::{Identity, Thing};
+use super::spot::Spot;
 use super::{Remains, Shared, journal};
 use crate::backend::local::names::{ChangedName, Unheld};
 use crate::sandbox::{Bound, Existing, NameChange};
@@ -43,7 +42,8 @@ pub(in crate::backend::local) struct Held {
 
 #[derive(Debug)]
 pub(super) struct HeldName {
-    pub(super) path: PathBuf,
+    /// It is looked at, and what appeared there is moved, where it was at the start.
+    pub(super) spot: Spot,
     /// What was there at the start, our directory included.
     pub(super) before: Option<Identity>,
     /// When that was made, since inodes are used again.
@@ -64,7 +64,7 @@ impl Held {
 
     /// The names that could be made, since no directory stands for them, and why.
     pub(in crate::backend::local) fn unheld(&self) -> impl Iterator<Item = (&Path, &Unheld)> {
-        self.names.iter().filter_map(|name| Some((name.path.as_path(), name.unheld.as_ref()?)))
+        self.names.iter().filter_map(|name| Some((name.spot.path.as_path(), name.unheld.as_ref()?)))
     }
 
     /// Lets the process write where directories stand for names that are none of its own to be held.
@@ -79,7 +79,7 @@ impl Held {
 
     /// The names for which a directory of ours stands.
     pub(in crate::backend::local) fn placeholders(&self) -> impl Iterator<Item = &Path> {
-        self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.path.as_path())
+        self.names.iter().filter(|name| name.placed.is_some()).map(|name| name.spot.path.as_path())
     }
 
     /// A name at which there is something of somebody else's, though it was found missing.
@@ -104,8 +104,8 @@ impl Held {
         let changed = names.into_iter().zip(looks).filter_map(|(name, look)| {
             // What was removed was empty, so that there is nothing to look into.
             let change = name.judge(look)?;
-            let moved_to = moved.get(&name.path).cloned();
-            Some(ChangedName { path: name.path, change, moved_to })
+            let moved_to = moved.get(&name.spot.path).cloned();
+            Some(ChangedName { path: name.spot.path, change, moved_to })
         });
         changed.collect()
     }
@@ -114,18 +114,20 @@ impl Held {
     #[cfg(test)]
     pub(in crate::backend::local) fn changed(&self) -> Vec<(&Path, NameChange)> {
         let change = |name: &HeldName| name.judge(name.look(&self.shared));
-        let changed = self.names.iter().filter_map(|name| Some((name.path.as_path(), change(name)?)));
+        let changed = self.names.iter().filter_map(|name| Some((name.spot.path.as_path(), change(name)?)));
         changed.collect()
     }
 
     /// If that is wanted, moves what appeared under a name that did not exist at the start, and for which no directory stood,
     /// out of the way: into the journal's directory, or else beside the name. Returns what was moved, and to where.
     pub(in crate::backend::local) fn set_aside(&self) -> Vec<(&Path, PathBuf)> {
-        let is_to_be_moved =
-            |name: &&HeldName| name.before.is_none() && name.moves && name.judge(name.look(&self.shared)).is_some();
+        let is_to_be_moved = |name: &&HeldName| {
+            let may_be = name.before.is_none() && name.moves && name.spot.is_open();
+            may_be && name.judge(name.look_at(&name.spot, &self.shared)).is_some()
+        };
         let appeared = self.names.iter().filter(is_to_be_moved);
         appeared
-            .filter_map(|name| Some((name.path.as_path(), set_aside(&self.shared.directories, &name.path)?)))
+            .filter_map(|name| Some((name.spot.path.as_path(), set_aside(&self.shared.directories, &name.spot)?)))
             .collect()
     }
 
@@ -140,7 +142,19 @@ impl Held {
 
 impl HeldName {
     fn look(&self, shared: &Shared) -> Look {
-        match Thing::at(&self.path) {
+        let look = self.look_at(&self.spot, shared);
+        if !matches!(look, Look::Fine | Look::Ours { .. }) || !self.spot.is_elsewhere() {
+            return look;
+        }
+        // Whoever uses the path finds what is there now.
+        match self.look_at(&Spot::by_path(self.spot.path.clone()), shared) {
+            Look::Fine | Look::Ours { .. } => look,
+            other => other,
+        }
+    }
+
+    fn look_at(&self, spot: &Spot, shared: &Shared) -> Look {
+        match spot.thing() {
             // That it went is nothing that could harm.
             Ok(None) => Look::Fine,
             Ok(Some(now)) if self.is_unchanged(&now) => match self.placed {
@@ -148,7 +162,7 @@ impl HeldName {
                 None => Look::Fine,
             },
             // It stands there for another process that still runs.
-            Ok(Some(now)) if self.placed != Some(now.id) && shared.stands_for_a_name(&self.path, &now) => Look::Fine,
+            Ok(Some(now)) if self.placed != Some(now.id) && shared.stands_for_a_name(spot, &now) => Look::Fine,
             Ok(Some(_)) => Look::Changed,
             Err(_) => Look::Unknown,
         }
@@ -167,8 +181,8 @@ impl HeldName {
             // Whoever may write there may fill it.
             Look::Ours { is_lent } => {
                 let is_there =
-                    || matches!(Thing::at(&self.path), Ok(Some(now)) if self.is_unchanged(&now) && !now.is_lent());
-                (!is_lent && is_there() && !is_empty_directory(&self.path) && is_there()).then_some(change)
+                    || matches!(self.spot.thing(), Ok(Some(now)) if self.is_unchanged(&now) && !now.is_lent());
+                (!is_lent && is_there() && !self.spot.is_empty() && is_there()).then_some(change)
             }
             Look::Changed => Some(change),
             Look::Unknown => self.before.map(|_| NameChange::Unknown),
@@ -190,12 +204,10 @@ impl Drop for Held {
     }
 }
 
-fn set_aside(directories: &[PathBuf], path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_string_lossy().into_owned();
+fn set_aside(directories: &[PathBuf], spot: &Spot) -> Option<PathBuf> {
+    let name = spot.path.file_name()?.to_string_lossy().into_owned();
     let unique = format!("{name}.{}.set-aside", uuid::Uuid::new_v4().simple());
     let directories = directories.iter().filter(|directory| journal::is_private(directory));
-    directories
-        .map(|directory| directory.join(&unique))
-        .chain([path.with_file_name(&unique)])
-        .find(|to| rustix::fs::renameat_with(CWD, path, CWD, to, RenameFlags::NOREPLACE).is_ok())
+    let own = directories.map(|directory| Spot::by_path(directory.join(&unique)));
+    own.chain([spot.beside(&unique)]).find(|to| spot.rename(to).is_ok()).map(|to| to.now())
 }

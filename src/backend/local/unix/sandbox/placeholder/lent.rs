@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 
-use super::directory::{Identity, LENT, MODE, Thing, is_empty_directory};
+use super::directory::{Identity, LENT, MODE, Thing, is_empty};
 use super::{Remains, Shared, State};
 use crate::sandbox::{Access, Bound, Existing};
 
@@ -30,7 +30,7 @@ impl Shared {
         let entries = bound.entries.iter();
         for entry in entries.filter(|entry| entry.access == Access::Write && entry.kind == Existing::Directory) {
             let shared = match Thing::at(&entry.path) {
-                Ok(Some(thing)) => self.share(&entry.path, &thing).map(|is_shared| is_shared.then_some(thing.id)),
+                Ok(Some(thing)) => self.share_at(&entry.path, &thing).map(|is_shared| is_shared.then_some(thing.id)),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
@@ -63,7 +63,7 @@ impl Shared {
         let Some(writer) = state.writers.remove(&token) else { return Remains::default() };
         for id in &writer.lent {
             let is_lent = state.writers.values().any(|other| other.lent.contains(id));
-            let is_empty = state.placed.get(id).is_some_and(|placed| is_empty_directory(&placed.path));
+            let is_empty = state.placed.get(id).is_some_and(|placed| is_empty(&placed.lock).unwrap_or(false));
             if !is_lent && is_empty {
                 state.set_mode(*id, MODE);
             }
@@ -79,7 +79,7 @@ impl State {
         let Some(placed) = self.placed.get_mut(&id) else { return };
         let mut is_lent = false;
         for writer in self.writers.values_mut() {
-            if !writer.lent.contains(&id) && writer.bound.can_write(&placed.path) {
+            if !writer.lent.contains(&id) && writer.bound.can_write(&placed.spot.path) {
                 writer.lent.push(id);
                 placed.users += 1;
                 is_lent = true;

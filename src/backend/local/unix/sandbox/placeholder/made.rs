@@ -1,18 +1,19 @@
 //! How a directory comes to stand for a name.
 
-use std::fs::{self, File};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rustix::fs::{CWD, FlockOperation, Mode, RenameFlags};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 
 use super::Shared;
-use super::directory::{Identity, MODE, Thing, is_like_a_placeholder, lock, open, unlock};
+use super::directory::{Identity, MODE, Thing, lock, unlock};
 use super::journal::Record;
+use super::spot::{Parent, Spot};
 use super::stock::{Made, Ready};
 use crate::sandbox::{Existing, ProtectedName};
 
@@ -30,15 +31,15 @@ pub(super) enum Stands {
 
 impl Shared {
     /// Has a directory stand for a name, and counts it once more, unless there is something else, or the name must not be held.
-    pub(super) fn place(&self, name: &ProtectedName) -> io::Result<Stands> {
+    pub(super) fn place(&self, spot: &Spot, may_be_held: bool) -> io::Result<Stands> {
         for _ in 0..ATTEMPTS {
-            let placed = match Thing::at(&name.path)? {
-                Some(thing) => self.share(&name.path, &thing).map(|is_shared| match is_shared {
+            let placed = match spot.thing()? {
+                Some(thing) => self.share(spot, &thing).map(|is_shared| match is_shared {
                     true => Stands::Placeholder(thing),
                     false => Stands::Other(thing),
                 }),
-                None if !name.placeholder => return Ok(Stands::Nothing),
-                None => self.make_one(&name.path).map(Stands::Placeholder),
+                None if !may_be_held => return Ok(Stands::Nothing),
+                None => self.make_one(spot).map(Stands::Placeholder),
             };
             match placed {
                 // It appeared or went meanwhile.
@@ -49,9 +50,20 @@ impl Shared {
         Err(io::Error::other("it appears and goes all the time"))
     }
 
+    /// The same as [`Shared::share`], of a path that was looked at.
+    pub(super) fn share_at(&self, path: &Path, thing: &Thing) -> io::Result<bool> {
+        if self.state().count(path, thing.id) {
+            return Ok(true);
+        }
+        if !thing.is_like_a_placeholder() {
+            return Ok(false);
+        }
+        self.share(&Spot::new(self.parent(path)?, path.into()), thing)
+    }
+
     /// Counts one of ours, or joins that of another executor. False if it is neither.
-    pub(super) fn share(&self, path: &Path, thing: &Thing) -> io::Result<bool> {
-        let id = thing.id;
+    pub(super) fn share(&self, spot: &Spot, thing: &Thing) -> io::Result<bool> {
+        let (path, id) = (spot.path.as_path(), thing.id);
         if self.state().count(path, id) {
             return Ok(true);
         }
@@ -59,14 +71,14 @@ impl Shared {
             return Ok(false);
         }
         // While it is open, its inode stands for nothing else.
-        let open = match open(path) {
+        let open = match spot.open() {
             Ok(open) => open,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
             // A file, or a directory of somebody else's.
             Err(_) => return Ok(false),
         };
-        let is_there = || Ok::<_, io::Error>(Identity::at(path)? == Some(id) && Identity::of_open(&open)? == id);
-        if !self.is_a_placeholder(path, id) {
+        let is_there = || Ok::<_, io::Error>(spot.identity()? == Some(id) && Identity::of_open(&open)? == id);
+        if !self.is_a_placeholder(spot, id) {
             // It is somebody's own, unless it went while it was looked at.
             return if is_there()? { Ok(false) } else { Err(io::ErrorKind::NotFound.into()) };
         }
@@ -79,7 +91,7 @@ impl Shared {
         let mut state = self.state();
         match locked {
             Ok(()) => {
-                state.add(token, id, path, open);
+                state.add(token, id, spot, open);
                 Ok(true)
             }
             Err(error) => {
@@ -92,12 +104,12 @@ impl Shared {
 
     /// Whether it is one of some executor. Journals are read one after the other: an owner who has taken it over after his was
     /// read, from one who gave it up before his was, is missed. So a look that finds no owner is repeated.
-    pub(super) fn is_a_placeholder(&self, path: &Path, id: Identity) -> bool {
+    pub(super) fn is_a_placeholder(&self, spot: &Spot, id: Identity) -> bool {
         for look in 0..LOOKS {
-            if !is_like_a_placeholder(path) {
+            if !spot.is_like_a_placeholder() {
                 return false;
             }
-            if self.is_written_down(path, id, None) {
+            if self.is_written_down(&spot.path, id, None) {
                 return true;
             }
             if look + 1 < LOOKS {
@@ -112,53 +124,56 @@ impl Shared {
     pub(super) fn make_together(
         &self,
         names: &[ProtectedName],
+        spots: &[io::Result<Spot>],
         is_wanted: impl Fn(&ProtectedName) -> bool,
     ) -> Vec<(usize, Thing)> {
         let is_missing = |name: &ProtectedName| is_wanted(name) && name.placeholder && name.state == Existing::Missing;
-        let missing = names.iter().enumerate().filter(|(_, name)| is_missing(name));
-        let (numbers, missing): (Vec<usize>, Vec<&Path>) = missing.map(|(at, name)| (at, name.path.as_path())).unzip();
+        let missing = names.iter().zip(spots).enumerate().filter(|(_, (name, _))| is_missing(name));
+        let missing = missing.filter_map(|(at, (_, spot))| Some((at, spot.as_ref().ok()?)));
+        let (numbers, missing): (Vec<usize>, Vec<&Spot>) = missing.unzip();
         if missing.is_empty() {
             return Vec::new();
         }
-        let made = self.make(&missing, &self.fits(&missing)).unwrap_or_default();
+        let paths: Vec<&Path> = missing.iter().map(|spot| spot.path.as_path()).collect();
+        let made = self.make(&missing, &self.fits(&paths)).unwrap_or_default();
         numbers.into_iter().zip(made).filter_map(|(at, made)| Some((at, made.ok()?))).collect()
     }
 
-    fn make_one(&self, path: &Path) -> io::Result<Thing> {
-        self.make(&[path], &[false])?.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+    fn make_one(&self, spot: &Spot) -> io::Result<Thing> {
+        self.make(&[spot], &[false])?.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 
     /// Makes directories that stand for names, but for those that one fits which was made ahead. Each step is written down for
     /// all of them at once. An error is one of them all.
-    fn make(&self, paths: &[&Path], fits: &[bool]) -> io::Result<Vec<io::Result<Thing>>> {
-        self.has_room_for(paths.len())?;
+    fn make(&self, spots: &[&Spot], fits: &[bool]) -> io::Result<Vec<io::Result<Thing>>> {
+        self.has_room_for(spots.len())?;
         let mut state = self.state();
-        let sources = state.stock.offer(fits).into_iter().zip(paths);
-        let sources: Vec<(PathBuf, Option<Made>)> = sources
-            .map(|(ready, path)| match ready {
-                Some((temporary, made)) => (temporary, Some(made)),
-                None => (path.with_file_name(temporary_name()), None),
+        let sources = state.stock.offer(fits).into_iter().zip(spots);
+        let sources: Vec<(Spot, Option<Made>)> = sources
+            .map(|(ready, spot)| match ready {
+                Some((temporary, made)) => (Spot::by_path(temporary), Some(made)),
+                None => (spot.beside(&temporary_name()), None),
             })
             .collect();
-        let records = sources.iter().zip(paths).map(|((temporary, ready), path)| match ready {
-            Some(made) => Record::Held { id: made.id, temporary: temporary.clone(), path: path.to_path_buf() },
-            None => Record::Making { temporary: temporary.clone() },
+        let records = sources.iter().zip(spots).map(|((from, ready), spot)| match ready {
+            Some(made) => Record::Held { id: made.id, temporary: from.path.clone(), path: spot.path.clone() },
+            None => Record::Making { temporary: from.path.clone() },
         });
         let tokens = state.begin(&self.directories, records.collect())?;
         let mut taken = state.stock.take(sources.iter().filter(|(_, ready)| ready.is_some()).count());
         drop(state);
-        let making = paths.iter().zip(sources).zip(tokens);
-        let making = making.map(|((path, (temporary, ready)), token)| {
-            Making::begin(token, path, temporary, ready.and_then(|_| taken.next()))
+        let making = spots.iter().zip(sources).zip(tokens);
+        let making = making.map(|((spot, (from, ready)), token)| {
+            Making::begin(token, spot, from, ready.and_then(|_| taken.next()))
         });
         let making: Vec<Making<'_>> = making.collect();
         // From its name on, others of this executor find it: not before it is counted.
         let mut state = self.state();
         let written = state.go_on(making.iter().filter_map(Making::next).collect()).map_err(|error| error.to_string());
-        let placed = making.into_iter().map(|Making { token, path, temporary, ready, made }| {
+        let placed = making.into_iter().map(|Making { token, spot, from, ready, made }| {
             let placed = made.and_then(|(thing, open)| {
                 written.clone().map_err(io::Error::other)?;
-                let renamed = rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE);
+                let renamed = from.rename(spot);
                 // These are of the one path; whatever else is in the way is in the way of others too.
                 let is_its_own = |error: Errno| {
                     matches!(error, Errno::EXIST | Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::ROFS)
@@ -170,20 +185,50 @@ impl Shared {
                 if let Some(made) = ready
                     && let Err(error) = rustix::fs::fchmod(&open, Mode::from_raw_mode(made.usual_mode()))
                 {
-                    drop(fs::remove_dir(path));
+                    drop(spot.remove_directory());
                     return Err(error.into());
                 }
-                state.add(token, thing.id, path, open);
+                state.add(token, thing.id, spot, open);
                 Ok(thing)
             });
             if placed.is_err() {
                 // It is empty, and its name is nobody else's.
-                drop(fs::remove_dir(&temporary));
+                drop(from.remove_directory());
                 state.end(token);
             }
             placed
         });
         Ok(placed.collect())
+    }
+
+    /// Opens the directory that a name is in. Those of one directory share it, whoever needs them.
+    pub(super) fn parent(&self, path: &Path) -> io::Result<Arc<Parent>> {
+        let parent = Parent::of(path)?;
+        let mut state = self.state();
+        if let Some(same) = state.parents.get(&parent.is).and_then(Weak::upgrade) {
+            return Ok(same);
+        }
+        state.parents.retain(|_, other| other.strong_count() > 0);
+        if state.parents.len() >= self.most {
+            return Err(io::Error::other(format!("the executor has {} directories open already", self.most)));
+        }
+        let parent = Arc::new(parent);
+        state.parents.insert(parent.is, Arc::downgrade(&parent));
+        Ok(parent)
+    }
+
+    /// Opens the directories that names are in, each once.
+    pub(super) fn spots(&self, names: &[ProtectedName]) -> Vec<io::Result<Spot>> {
+        let mut open: HashMap<&Path, Arc<Parent>> = HashMap::new();
+        let spots = names.iter().map(|name| {
+            let known = name.path.parent().and_then(|above| open.get(above)).map(Arc::clone);
+            let parent = known.map_or_else(|| self.parent(&name.path), Ok)?;
+            if let Some(above) = name.path.parent() {
+                open.insert(above, Arc::clone(&parent));
+            }
+            Ok(Spot::new(parent, name.path.clone()))
+        });
+        spots.collect()
     }
 
     /// Refuses more directories where there are so many that other things would be short of descriptors.
@@ -199,8 +244,9 @@ impl Shared {
 /// A directory on the way to its name.
 struct Making<'a> {
     token: u64,
-    path: &'a Path,
-    temporary: PathBuf,
+    spot: &'a Spot,
+    /// Under which name it is until then.
+    from: Spot,
     /// What it was made ahead as: what is known of it is written down already.
     ready: Option<Made>,
     /// The directory, locked.
@@ -209,15 +255,12 @@ struct Making<'a> {
 
 impl<'a> Making<'a> {
     /// Makes it under a name that is nobody else's, unless it is ready.
-    fn begin(token: u64, path: &'a Path, temporary: PathBuf, ready: Option<Ready>) -> Self {
+    fn begin(token: u64, spot: &'a Spot, from: Spot, ready: Option<Ready>) -> Self {
         let (ready, open_already) = ready.map(|ready| (ready.made, ready.open)).unzip();
         let make = || {
             let open = match open_already {
                 Some(open) => open,
-                None => {
-                    fs::DirBuilder::new().mode(MODE).create(&temporary)?;
-                    File::from(open(&temporary)?)
-                }
+                None => from.make_directory(MODE)?,
             };
             let found = open.metadata()?;
             if ready.is_some_and(|made| made != Made::of(&found)) {
@@ -233,13 +276,13 @@ impl<'a> Making<'a> {
             Ok((thing, open))
         };
         let made = make();
-        Self { token, path, temporary, ready, made }
+        Self { token, spot, from, ready, made }
     }
 
     /// What is still to be written down before it gets its name.
     fn next(&self) -> Option<(u64, Record)> {
         let (thing, _) = self.made.as_ref().ok().filter(|_| self.ready.is_none())?;
-        let (temporary, path) = (self.temporary.clone(), self.path.to_path_buf());
+        let (temporary, path) = (self.from.path.clone(), self.spot.path.clone());
         Some((self.token, Record::Held { id: thing.id, temporary, path }))
     }
 }

@@ -22,6 +22,7 @@ mod held;
 mod journal;
 mod lent;
 mod made;
+mod spot;
 mod stock;
 
 use std::collections::HashMap;
@@ -31,17 +32,20 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation};
 use rustix::io::Errno;
 
-use self::directory::{Identity, Left, Thing, is_our_temporary, look, remove, remove_empty, remove_unshared, unlock};
+use self::directory::{
+    Identity, Left, Thing, is_nothing, is_our_temporary, look, remove, remove_empty, remove_unshared, unlock,
+};
 pub(in crate::backend::local) use self::held::Held;
 use self::held::HeldName;
 use self::journal::{Journal, Record};
 use self::lent::Writer;
 use self::made::Stands;
+use self::spot::{Is, Parent, Spot};
 use self::stock::Stock;
 use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, Class, KeepsOwn, MissingOwn, MissingProtected, ProtectedName, SandboxError};
@@ -66,6 +70,8 @@ struct Shared {
 struct State {
     journal: Option<Journal>,
     placed: HashMap<Identity, Placed>,
+    /// The directories that names are in, while somebody needs them: each takes a descriptor too.
+    parents: HashMap<Is, Weak<Parent>>,
     /// Those that could not be removed: the next one who has the chance does it.
     left: HashMap<Identity, PathBuf>,
     /// What is being done without the lock, by the last that was written down of it.
@@ -80,7 +86,7 @@ struct State {
 /// A directory that stands for a name.
 #[derive(Debug)]
 struct Placed {
-    path: PathBuf,
+    spot: Spot,
     users: usize,
     /// The directory, with a shared lock on it.
     lock: OwnedFd,
@@ -148,6 +154,12 @@ impl Placeholders {
     /// not to be: [`Held::unheld`] tells of those that a process could make.
     pub(in crate::backend::local) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         self.shared.try_again();
+        let spots = self.shared.spots(names);
+        self.hold_at(names, spots, missing)
+    }
+
+    /// The same, where these names are.
+    fn hold_at(&self, names: &[ProtectedName], spots: Vec<io::Result<Spot>>, missing: MissingProtected) -> Held {
         let moves = missing == MissingProtected::SetAside;
         if moves {
             // For what is moved. Without one it stays in the directory that it is in, under another name.
@@ -155,13 +167,21 @@ impl Placeholders {
         }
         // What an entry asks for is held in any case.
         let is_wanted = |name: &ProtectedName| missing == MissingProtected::Placeholder || name.required;
-        let mut made = self.shared.make_together(names, is_wanted).into_iter().peekable();
-        let names = names.iter().enumerate().map(|(number, name)| {
+        let mut made = self.shared.make_together(names, &spots, is_wanted).into_iter().peekable();
+        let names = names.iter().zip(spots).enumerate().map(|(number, (name, spot))| {
             let is_wanted = is_wanted(name);
-            let stands = match made.next_if(|(at, _)| *at == number) {
-                Some((_, made)) => Ok(Stands::Placeholder(made)),
-                None if is_wanted => self.shared.place(name),
-                None => Ok(Stands::Unknown),
+            let (spot, cannot_be_held) = match spot {
+                Ok(spot) => (spot, None),
+                // What is there is none of ours, wherever the path leads.
+                Err(error) => (Spot::by_path(name.path.clone()), Some(error)),
+            };
+            let stands = match (made.next_if(|(at, _)| *at == number), cannot_be_held) {
+                (Some((_, made)), _) => Ok(Stands::Placeholder(made)),
+                (None, _) if !is_wanted => Ok(Stands::Unknown),
+                (None, None) => self.shared.place(&spot, name.placeholder),
+                // Nobody can make it.
+                (None, Some(error)) if !name.placeholder && is_nothing(&error) => Ok(Stands::Nothing),
+                (None, Some(error)) => Err(error),
             };
             let (before, placed) = match &stands {
                 Ok(Stands::Placeholder(thing)) => (Some(*thing), Some(thing.id)),
@@ -170,8 +190,8 @@ impl Placeholders {
                 // What cannot be looked at cannot be told from what is there at the end, either.
                 // A directory that stands there for another process goes with that one.
                 Ok(Stands::Unknown) | Err(_) => {
-                    let found = Thing::at(&name.path).ok().flatten();
-                    (found.filter(|thing| !self.shared.stands_for_a_name(&name.path, thing)), None)
+                    let found = spot.thing().ok().flatten();
+                    (found.filter(|thing| !self.shared.stands_for_a_name(&spot, thing)), None)
                 }
             };
             let unheld = match &stands {
@@ -183,7 +203,7 @@ impl Placeholders {
                 Err(error) => Some(Unheld::Failed(error.to_string())),
             };
             HeldName {
-                path: name.path.clone(),
+                spot,
                 before: before.map(|thing| thing.id),
                 born: before.and_then(|thing| thing.born),
                 placed,
@@ -218,23 +238,29 @@ impl Placeholders {
     /// Removes what is written down in a journal, and still there. False if some of it should be tried again.
     fn remove_left(&self, journal: &Path, records: &[Record]) -> bool {
         let mut done = true;
+        // What was exchanged for a link may be as it was some day.
+        let at_spot = |path: &Path, act: &dyn Fn(&Spot) -> bool| match Spot::written_in(journal, path) {
+            Ok(spot) => act(&spot),
+            Err(error) => is_nothing(&error),
+        };
         for (at, record) in records.iter().enumerate() {
             match record {
                 // If it has an identity, that is in the next record. The name is nobody else's; it is empty, or stays.
-                Record::Making { temporary } => done &= !is_our_temporary(temporary) || remove_empty(temporary),
+                Record::Making { temporary } => {
+                    done &= !is_our_temporary(temporary) || at_spot(temporary, &remove_empty);
+                }
                 Record::Held { id, temporary, path } => {
                     let later = records.get(at..).unwrap_or_default();
                     if later.contains(&Record::Gone { id: *id }) {
                         continue;
                     }
+                    let is_shared = || self.shared.is_written_down(path, *id, Some(journal));
                     for at in [temporary, path] {
-                        done &= match look(at, *id) {
+                        done &= at_spot(at, &|spot| match look(spot, *id) {
                             Left::Nothing => true,
-                            Left::Placeholder => {
-                                remove_unshared(at, *id, || self.shared.is_written_down(path, *id, Some(journal)))
-                            }
+                            Left::Placeholder => remove_unshared(spot, *id, is_shared),
                             Left::Unclear => false,
-                        };
+                        });
                     }
                 }
                 Record::Gone { .. } => {}
@@ -320,19 +346,19 @@ impl Shared {
             let Some(placed) = state.placed.remove(&id) else { continue };
             // Of those who share it, the last to ask for this gets it: asking gives up one's own lock.
             let done = match rustix::fs::flock(&placed.lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => remove(&placed.path, id, &placed.lock),
+                Ok(()) => remove(&placed.spot, id, &placed.lock),
                 // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
                 Err(_) => {
                     let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
-                    self.is_written_down(&placed.path, id, own.as_deref())
-                        || Identity::at(&placed.path).ok() != Some(Some(id))
+                    self.is_written_down(&placed.spot.path, id, own.as_deref())
+                        || placed.spot.identity().ok() != Some(Some(id))
                 }
             };
             unlock(&placed.lock);
             if done {
                 remains.gone.push(id);
             } else {
-                state.left.insert(id, placed.path);
+                state.left.insert(id, placed.spot.path);
             }
             remains.open.push(placed.lock);
         }
@@ -353,17 +379,19 @@ impl Shared {
             return;
         }
         let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
-        let gone =
-            |id: Identity, path: &Path| remove_unshared(path, id, || self.is_written_down(path, id, own.as_deref()));
+        let gone = |id: Identity, path: &Path| match Spot::of(path) {
+            Ok(spot) => remove_unshared(&spot, id, || self.is_written_down(path, id, own.as_deref())),
+            Err(error) => is_nothing(&error),
+        };
         let gone: Vec<Identity> = state.left.iter().filter(|(id, path)| gone(**id, path)).map(|(id, _)| *id).collect();
         gone.iter().for_each(|id| drop(state.left.remove(id)));
         state.forget(&gone);
     }
 
     /// Whether a directory stands for a name, of this executor or of another one.
-    fn stands_for_a_name(&self, path: &Path, thing: &Thing) -> bool {
-        let is_ours = self.state().placed.get(&thing.id).is_some_and(|placed| placed.path == path);
-        is_ours || thing.is_like_a_placeholder() && self.is_a_placeholder(path, thing.id)
+    fn stands_for_a_name(&self, spot: &Spot, thing: &Thing) -> bool {
+        let is_ours = self.state().placed.get(&thing.id).is_some_and(|placed| placed.spot.path == spot.path);
+        is_ours || thing.is_like_a_placeholder() && self.is_a_placeholder(spot, thing.id)
     }
 
     /// Whether any journal but this one says that this directory stands for this name.
@@ -391,7 +419,7 @@ impl Drop for Shared {
 impl State {
     /// Counts one of ours once more.
     fn count(&mut self, path: &Path, id: Identity) -> bool {
-        let placed = self.placed.get_mut(&id).filter(|placed| placed.path == path);
+        let placed = self.placed.get_mut(&id).filter(|placed| placed.spot.path == path);
         placed.map(|placed| placed.users += 1).is_some()
     }
 
@@ -428,11 +456,11 @@ impl State {
     }
 
     /// What was under way has come to a directory that is locked.
-    fn add(&mut self, token: u64, id: Identity, path: &Path, lock: OwnedFd) {
+    fn add(&mut self, token: u64, id: Identity, spot: &Spot, lock: OwnedFd) {
         self.under_way.remove(&token);
         self.left.remove(&id);
-        if !self.count(path, id) {
-            self.placed.insert(id, Placed { path: path.into(), users: 1, lock });
+        if !self.count(&spot.path, id) {
+            self.placed.insert(id, Placed { spot: spot.clone(), users: 1, lock });
             self.lend(id);
         }
     }
@@ -474,7 +502,7 @@ impl State {
         } else if journal.is_long() {
             let held =
                 |id: &Identity, path: &PathBuf| Record::Held { id: *id, temporary: PathBuf::new(), path: path.clone() };
-            let placed = self.placed.iter().map(|(id, placed)| held(id, &placed.path));
+            let placed = self.placed.iter().map(|(id, placed)| held(id, &placed.spot.path));
             let left = self.left.iter().map(|(id, path)| held(id, path));
             // Of those that are ready, some may be about to get their names.
             let made = self.stock.records().chain(placed).chain(left);

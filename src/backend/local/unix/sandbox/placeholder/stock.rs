@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use super::directory::{Identity, LENT, MODE, Thing, open, remove_empty};
 use super::journal::Record;
 use super::made::temporary_name;
+use super::spot::Spot;
 use super::{Shared, State};
 
 /// Those of one executor.
@@ -223,7 +224,7 @@ impl State {
     /// What cannot be removed stays written down.
     fn clear_out(&mut self) {
         if !self.stock.ready.is_empty() {
-            self.stock.ready.retain(|ready| !remove_empty(&ready.path));
+            self.stock.ready.retain(|ready| !remove_empty(&Spot::by_path(ready.path.clone())));
             self.settle();
         }
     }

@@ -3,11 +3,12 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::directory::{MODE, is_empty_directory, open};
+use super::directory::{MODE, open};
 use super::*;
 use crate::sandbox::MissingProtected::Placeholder;
 use crate::sandbox::{Access, Existing, NameChange};
 
+mod exchanged;
 mod journals;
 mod kept;
 mod stock;
@@ -93,6 +94,10 @@ fn hold_but(executor: &Placeholders, root: &Path, missing: MissingProtected, wat
         required: false,
     });
     executor.hold(&protected, missing)
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    Spot::by_path(path.into()).is_empty()
 }
 
 fn placed(held: &Held) -> usize {

@@ -6,10 +6,11 @@ use super::*;
 fn where_nothing_can_be_made_the_journal_does_not_grow() {
     let scene = Scene::new();
     let executor = scene.executor();
-    // In a directory that is not there, whoever tries.
+    // In a directory that has gone, whoever tries.
+    let gone = scene.root.join("gone");
     let protected = ProtectedName {
         root: scene.root.clone(),
-        path: scene.root.join("missing/.git"),
+        path: gone.join(".git"),
         state: Existing::Missing,
         access: Access::Read,
         git_dir: None,
@@ -17,10 +18,14 @@ fn where_nothing_can_be_made_the_journal_does_not_grow() {
         required: false,
     };
     for _ in 0..50 {
-        let held = executor.hold(std::slice::from_ref(&protected), Placeholder);
+        fs::create_dir(&gone).unwrap();
+        let spots = executor.shared.spots(std::slice::from_ref(&protected));
+        fs::remove_dir(&gone).unwrap();
+        let held = executor.hold_at(std::slice::from_ref(&protected), spots, Placeholder);
         assert_eq!(placed(&held), 0);
         assert_eq!(scene.written(), 0);
     }
+    assert!(scene.bytes() < 1 << 10, "{}", scene.bytes());
     drop(executor);
     assert_eq!(fs::read_dir(&scene.journals).unwrap().count(), 0);
 }
@@ -41,7 +46,7 @@ fn a_journal_is_no_longer_than_what_it_is_about() {
     // What lasts is in it all the time, and nobody takes it for that of an executor that is gone.
     scene.executor().recover();
     assert_eq!(scene.names().len(), 2);
-    let ids = held.names.iter().map(|name| (name.path.clone(), name.placed.unwrap()));
+    let ids = held.names.iter().map(|name| (name.spot.path.clone(), name.placed.unwrap()));
     for (path, id) in ids {
         assert!(executor.shared.is_written_down(&path, id, None));
     }
