@@ -8,11 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
 use longarm::fs::{
-    FileSystem, FsError, InvalidFsRequest, LocalFileSystem, LocalFileSystemConfig, ReadOptions, RequestPath, Symlinks,
-    WriteOptions,
+    FileSystem, FsError, InvalidFsRequest, LocalFileSystem, LocalFileSystemConfig, OpenMode, ReadOptions, RequestPath,
+    Symlinks, WriteOptions,
 };
 use longarm::path_uri::PathUri;
+use longarm::sandbox::SandboxIntent;
 
+use crate::place::place;
 use crate::roles::{as_user, with_mounts};
 use crate::support::{Scratch, assert_not_found, content, files, inode, mode, names_path, os_code};
 
@@ -100,6 +102,31 @@ async fn what_is_no_file_is_refused_without_waiting_for_it() {
     let _reader = rustix::fs::open(scratch.path("fifo"), reader, rustix::fs::Mode::empty()).unwrap();
     let error = files().write(scratch.at("fifo"), "x".into(), WriteOptions::new()).await.unwrap_err();
     assert!(matches!(error, FsError::NotAFile { .. }), "{error:?}");
+}
+
+/// Whoever waits at the other end of a FIFO would go on, and what he writes be lost.
+#[tokio::test]
+async fn a_fifo_that_is_to_be_read_is_not_even_opened() {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let scratch = Scratch::new();
+    let fifo = scratch.fifo("fifo");
+    scratch.link("link", "fifo");
+    let opened = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    add_watch(&opened, &fifo, WatchFlags::OPEN).unwrap();
+    let is_opened = || rustix::io::read(&opened, &mut [0_u8; 256]) != Err(rustix::io::Errno::AGAIN);
+    for files in [place(), place().with_sandbox(SandboxIntent::read_only()).unwrap()] {
+        for name in ["fifo", "link"] {
+            let error = files.read(scratch.at(name), ReadOptions::new()).await.unwrap_err();
+            assert!(matches!(error, FsError::NotAFile { .. }), "{error:?}");
+            let error = files.open(scratch.at(name), OpenMode::Read).await.unwrap_err();
+            assert!(matches!(error, FsError::NotAFile { .. }), "{error:?}");
+        }
+        let error = files.read(scratch.at("fifo"), refusing()).await.unwrap_err();
+        assert!(matches!(error, FsError::NotAFile { .. }), "{error:?}");
+        assert!(!is_opened(), "{files:?}");
+    }
+    drop(rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap());
+    assert!(is_opened(), "it would be seen");
 }
 
 #[tokio::test]

@@ -84,6 +84,20 @@ impl Access {
             }
     }
 
+    /// The same for what a look finds. To open a FIFO has whoever waits at its other end go on, whose bytes are lost then, and
+    /// some devices do something too: of those that are to be read from it is only opened which they are, where the system can.
+    #[allow(trivial_numeric_casts, clippy::unnecessary_cast, reason = "the type differs between systems")]
+    fn flags_for(self, look: impl FnOnce() -> Result<Stat, Errno>) -> OFlags {
+        let does_more = |found: &Stat| {
+            let kind = FileType::from_raw_mode(found.st_mode as RawMode);
+            matches!(kind, FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice)
+        };
+        match self {
+            Self::Read if look().is_ok_and(|found| does_more(&found)) => self.flags() | system::UNREAD,
+            _ => self.flags(),
+        }
+    }
+
     fn mode(self) -> Mode {
         match self {
             Self::Read | Self::Write => Mode::empty(),
@@ -94,14 +108,19 @@ impl Access {
 
 /// Opens a file by its path; links are followed.
 pub(super) fn open_file(path: &Path, access: Access) -> io::Result<File> {
-    let fd = retry_on_intr(|| rustix::fs::open(path, access.flags(), access.mode()))?;
+    let flags = access.flags_for(|| rustix::fs::stat(path));
+    let fd = retry_on_intr(|| rustix::fs::open(path, flags, access.mode()))?;
     Ok(fd.into())
 }
 
 /// Opens a file to read if no component of its path is a link, in one step where the kernel can.
 #[cfg(target_os = "linux")]
 pub(super) fn open_file_without_symlinks(path: &Path) -> io::Result<File> {
-    let flags = Access::Read.flags();
+    // This call takes no others with that one.
+    let flags = match Access::Read.flags_for(|| rustix::fs::lstat(path)) {
+        flags if flags.contains(system::UNREAD) => OFlags::PATH | OFlags::CLOEXEC,
+        flags => flags,
+    };
     let open = || rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     Ok(retry_on_intr(open)?.into())
 }
@@ -210,7 +229,8 @@ impl Dir {
 
     /// Opens a file in it; a link is none.
     pub(super) fn open_file(&self, name: &OsStr, access: Access) -> io::Result<File> {
-        let flags = access.flags() | OFlags::NOFOLLOW;
+        let look = || rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+        let flags = access.flags_for(look) | OFlags::NOFOLLOW;
         Ok(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, access.mode()))?.into())
     }
 

@@ -15,6 +15,9 @@ use super::FileFacts;
 /// How a directory is opened that is only a place to start from.
 pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// How something is opened from which nothing is to be read.
+pub(super) const UNREAD: OFlags = OFlags::PATH;
+
 /// Opens a directory if no component of its path is a link. None if the kernel cannot do so in one step: before 5.6, or
 /// where a filter of system calls does not know it.
 pub(super) fn open_without_symlinks(path: &Path) -> Option<io::Result<OwnedFd>> {

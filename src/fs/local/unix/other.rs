@@ -14,6 +14,9 @@ use super::FileFacts;
 /// How a directory is opened that is only a place to start from.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// How something is opened from which nothing is to be read: there is but one way here.
+pub(super) const UNREAD: OFlags = OFlags::empty();
+
 /// There is no such call here.
 pub(super) fn open_without_symlinks(_path: &Path) -> Option<io::Result<OwnedFd>> {
     None
