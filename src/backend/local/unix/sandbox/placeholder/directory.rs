@@ -136,21 +136,29 @@ pub(super) fn unlock(open: &OwnedFd) {
 
 /// Removes a directory if it is this one and empty. True unless it should be tried again some day.
 pub(super) fn remove(spot: &Spot, id: Identity, open: &OwnedFd) -> bool {
-    let is_there = |spot: &Spot| spot.identity().is_ok_and(|found| found == Some(id));
-    // It may have been moved meanwhile. Where the directory is now, the kernel knows.
-    let spot = match is_there(spot) {
-        true => Cow::Borrowed(spot),
-        false => match Spot::of_open(open).filter(is_there) {
-            Some(moved) => Cow::Owned(moved),
-            None => return true,
+    match try_to_remove(spot, id, open) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            spot.as_owner(|| try_to_remove(spot, id, open)).is_ok()
+        }
+        removed => removed.is_ok(),
+    }
+}
+
+fn try_to_remove(spot: &Spot, id: Identity, open: &OwnedFd) -> io::Result<()> {
+    let spot = match spot.identity()? {
+        Some(found) if found == id => Cow::Borrowed(spot),
+        // It may have been moved meanwhile. Where the directory is now, the kernel knows.
+        _ => match Spot::of_open(open) {
+            Some(moved) if moved.identity()? == Some(id) => Cow::Owned(moved),
+            _ => return Ok(()),
         },
     };
     match spot.remove_directory() {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             hand_over(open);
-            true
+            Ok(())
         }
-        removed => removed.is_ok(),
+        removed => removed,
     }
 }
 

@@ -163,9 +163,8 @@ impl Shared {
         let mut taken = state.stock.take(sources.iter().filter(|(_, ready)| ready.is_some()).count());
         drop(state);
         let making = spots.iter().zip(sources).zip(tokens);
-        let making = making.map(|((spot, (from, ready)), token)| {
-            Making::begin(token, spot, from, ready.and_then(|_| taken.next()))
-        });
+        let making = making
+            .map(|((spot, (from, ready)), token)| Making::begin(token, spot, from, ready.and_then(|_| taken.next())));
         let making: Vec<Making<'_>> = making.collect();
         // From its name on, others of this executor find it: not before it is counted.
         let mut state = self.state();

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFla
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Identity, Thing, is_empty};
+use super::journal;
 
 /// A directory that names are in. It is only a place to start from.
 #[derive(Debug)]
@@ -168,6 +169,28 @@ impl Spot {
 
     pub(super) fn remove_directory(&self) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(self.directory(), self.name(), AtFlags::REMOVEDIR)?)
+    }
+
+    /// Does something where the mode of the directory does not let its owner do it, if that is us, who may change that: it is
+    /// as it was afterwards, unless somebody else has changed it meanwhile.
+    pub(super) fn as_owner<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let parent = self.parent.as_ref().ok_or(Errno::ACCESS)?;
+        let mode = || rustix::fs::fstat(&parent.open).map(|found| (found.st_mode & 0o7777, found.st_uid));
+        let (before, owner) = mode()?;
+        let during = before | 0o300;
+        // Whoever is not of the group would lose the bit for it.
+        if owner != journal::own_uid() || before == during || before & libc::S_ISGID != 0 {
+            return Err(Errno::ACCESS.into());
+        }
+        // What is only a place to start from has no other way.
+        let at = format!("/proc/self/fd/{}", parent.open.as_raw_fd());
+        let set = |mode| rustix::fs::chmod(&at, Mode::from_raw_mode(mode));
+        set(during)?;
+        let done = act();
+        if mode()?.0 == during {
+            set(before)?;
+        }
+        done
     }
 
     /// Gives what has this name another one that nothing has.

@@ -1,4 +1,4 @@
-//! Directories that are exchanged for links while something is done in them.
+//! Directories that are exchanged for links while something is done in them, or of which the mode is changed.
 
 use std::os::unix::fs::symlink;
 
@@ -244,6 +244,74 @@ fn a_name_is_the_same_thing_by_its_directory_and_by_its_path() {
     for path in [&file, &at.scene.root] {
         let thing = Thing::at(path).unwrap();
         assert!(thing.is_some_and(|thing| Thing::of(&fs::metadata(path).unwrap()) == thing));
-        assert_eq!((Spot::of(path).unwrap().thing().unwrap(), Spot::by_path(path.clone()).thing().unwrap()), (thing, thing));
+        assert_eq!(
+            (Spot::of(path).unwrap().thing().unwrap(), Spot::by_path(path.clone()).thing().unwrap()),
+            (thing, thing)
+        );
+    }
+}
+
+/// Does something as an ordinary user, to whom all of a scene is given.
+fn as_ordinary_user<T: Send>(scene: &Scene, act: impl FnOnce() -> T + Send) -> T {
+    let nobody = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return act();
+    }
+    for path in [scene.root.parent().unwrap(), &scene.root] {
+        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
+    }
+    let become_one_and_act = || {
+        const SAME: libc::uid_t = libc::uid_t::MAX;
+        // SAFETY: takes numbers. Without the C library it is of this thread only, which ends.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, SAME, nobody, SAME) }, 0);
+        act()
+    };
+    std::thread::scope(|threads| threads.spawn(become_one_and_act).join().unwrap())
+}
+
+#[test]
+fn names_are_let_go_where_a_process_has_taken_the_right_to_write_from_the_root() {
+    for taken in [0o555, 0o444, 0] {
+        let at = Exchange::new();
+        let scene = &at.scene;
+        as_ordinary_user(scene, || {
+            let mut held = scene.hold(&scene.executor());
+            assert_eq!(placed(&held), 2);
+            fs::set_permissions(&scene.root, fs::Permissions::from_mode(taken)).unwrap();
+            held.part();
+            drop(held);
+            assert_eq!(fs::metadata(&scene.root).unwrap().mode() & 0o7777, taken);
+            fs::set_permissions(&scene.root, fs::Permissions::from_mode(0o755)).unwrap();
+            assert_eq!((scene.names().len(), scene.written()), (0, 0), "{taken:o}");
+        });
+    }
+}
+
+#[test]
+fn the_mode_of_a_directory_is_changed_for_its_owner_only_and_not_for_long() {
+    let at = Exchange::new();
+    let root = &at.scene.root;
+    let spot = Spot::of(&root.join(".git")).unwrap();
+    let mode = || fs::metadata(root).unwrap().mode() & 0o7777;
+    let set = |mode| fs::set_permissions(root, fs::Permissions::from_mode(mode)).unwrap();
+    set(0o1555);
+    assert_eq!((spot.as_owner(|| Ok(mode())).unwrap(), mode()), (0o1755, 0o1555));
+    spot.as_owner(|| Err::<(), _>(io::ErrorKind::NotFound.into())).unwrap_err();
+    assert_eq!(mode(), 0o1555, "also where it was in vain");
+    let changed = || {
+        set(0o700);
+        Ok(())
+    };
+    spot.as_owner(changed).unwrap();
+    assert_eq!(mode(), 0o700, "as somebody else wants it");
+    for refused in [0o2555, 0o755] {
+        set(refused);
+        spot.as_owner(|| -> io::Result<()> { panic!("it is not to be done") }).unwrap_err();
+        assert_eq!(mode(), refused);
+    }
+    if rustix::process::geteuid().is_root() {
+        set(0o555);
+        std::os::unix::fs::chown(root, Some(65_534), None).unwrap();
+        spot.as_owner(|| -> io::Result<()> { panic!("it is not ours") }).unwrap_err();
     }
 }
