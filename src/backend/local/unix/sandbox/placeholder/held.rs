@@ -89,7 +89,7 @@ impl Held {
             at.is_ok_and(|at| bound.protected[at].state == Existing::Missing)
         };
         let others = self.names.iter().filter(|name| name.before.is_some() && name.placed.is_none());
-        others.into_iter().find(|name| was_missing(&name.path)).map(|name| name.path.as_path())
+        others.into_iter().find(|name| was_missing(&name.spot.path)).map(|name| name.spot.path.as_path())
     }
 
     /// The processes have ended: lets the names go, and tells which of them appeared, or stand for something else than at the
