@@ -83,6 +83,12 @@
 //! has a `/dev` and a `/proc` of its own: an entry for something there means nothing, and a denial is refused. Only below
 //! `/dev/shm`, which is empty at first, what entries and workspace roots name is the host's. `/sys` is not writable unless all is.
 //!
+//! Nor does it matter where the kernel shows such things. Of a second procfs, as in the tree of another system, or of a file system
+//! of message queues, a process with namespaces finds an empty directory that it cannot enter, whatever an entry says; a second
+//! sysfs, control groups and the like are not writable unless all is, also by an entry for something in them. The executor learns of
+//! them from `/proc/self/mountinfo`, and a start is refused if it cannot. What is mounted while a start is under way may escape it;
+//! what is mounted later is not seen by a process that runs.
+//!
 //! A command on a terminal has it as `/dev/tty` and as its streams, with job control, its size and its keys. It has no name in
 //! the sandbox, so that `tty` says that there is none.
 //!

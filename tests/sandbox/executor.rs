@@ -27,7 +27,7 @@ pub(crate) fn main() -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = runtime.block_on(async {
         let mut config = LocalConfig::from_host().end_with_executor(true);
-        for own in [SETTINGS, VIOLATIONS, STATE] {
+        for own in [SETTINGS, VIOLATIONS, STATE, crate::mounts::BASE] {
             config.base_env.remove(std::ffi::OsStr::new(own));
         }
         let [violations, state] = [VIOLATIONS, STATE].map(|name| std::env::var_os(name).unwrap().into());

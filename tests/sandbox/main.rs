@@ -35,6 +35,8 @@ mod helper;
 #[cfg(target_os = "linux")]
 mod machine;
 #[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
 mod network;
 #[cfg(target_os = "linux")]
 mod place;
@@ -58,6 +60,7 @@ fn main() {
         Some(machine::FLAG) => machine::main(),
         Some(executor::FLAG) => executor::main(),
         Some(network::FLAG) => network::main(),
+        Some(mounts::FLAG) => mounts::main(),
         _ => {}
     }
     let arguments = libtest_mimic::Arguments::from_args();

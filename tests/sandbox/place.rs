@@ -15,7 +15,7 @@ use longarm::{Environment, Local, LocalConfig};
 use crate::dirs::{Dirs, own_uid};
 use crate::machine::ordinary;
 use crate::row::PATIENCE;
-use crate::{executor, network};
+use crate::{executor, mounts, network};
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) without: Option<Wall>,
     /// The executor has a network of its own, where it has an address besides loopback: see [`network`](crate::network).
     pub(crate) own_network: bool,
+    /// The executor has mounts of its own, with more than the usual ones: see [`mounts`](crate::mounts).
+    pub(crate) own_mounts: bool,
     /// The executor keeps its state in the workspace.
     pub(crate) state_in_workspace: bool,
 }
@@ -100,7 +102,8 @@ impl Settings {
         let without = walls.into_iter().find(|wall| has(&format!("without: {:?}", Some(wall))));
         let (accept_partial, private_loopback) = (has("accept_partial: true"), has("private_loopback: true"));
         let (own_network, state_in_workspace) = (has("own_network: true"), has("state_in_workspace: true"));
-        Self { accept_partial, private_loopback, cripple, without, own_network, state_in_workspace }
+        let own_mounts = has("own_mounts: true");
+        Self { accept_partial, private_loopback, cripple, without, own_network, own_mounts, state_in_workspace }
     }
 }
 
@@ -134,7 +137,13 @@ impl Place {
         // By this name, since the user may not enter the directories that the program lies in.
         let mut command = std::process::Command::new("/proc/self/exe");
         command
-            .arg(if settings.own_network { network::FLAG } else { executor::FLAG })
+            .arg(if settings.own_network {
+                network::FLAG
+            } else if settings.own_mounts {
+                mounts::FLAG
+            } else {
+                executor::FLAG
+            })
             .current_dir("/")
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
@@ -143,9 +152,10 @@ impl Place {
             .env(executor::SETTINGS, settings.to_text())
             .env(executor::VIOLATIONS, &violations)
             .env(executor::STATE, dirs.state())
+            .env(mounts::BASE, &dirs.base)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        match (settings.own_network, kind.uid() == own_uid()) {
+        match (settings.own_network || settings.own_mounts, kind.uid() == own_uid()) {
             (_, true) => {}
             // It takes rights to make one.
             (true, false) => {

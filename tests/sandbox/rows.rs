@@ -22,6 +22,7 @@ mod files;
 mod keys;
 mod managed;
 mod more;
+mod mounts;
 mod network;
 mod orders;
 mod others;
@@ -55,6 +56,7 @@ pub(crate) fn all() -> Vec<Row> {
         evidence::rows(),
         own::rows(),
         more::rows(),
+        mounts::rows(),
     ];
     parts.into_iter().flatten().collect()
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::kernel_mounts::KernelMounts;
 use super::proc_names;
 use super::shape::Identity;
 use crate::sandbox::SandboxError;
@@ -17,9 +19,10 @@ pub(super) struct Found {
     pub(super) directory: bool,
 }
 
-/// Writes down what is looked at, as long as that is not much.
+/// Writes down what is looked at, as long as that is not much. By default nothing of the kernel's is mounted elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
+    mounts: Arc<KernelMounts>,
     at: RefCell<Vec<(PathBuf, Option<Found>)>>,
     listed: RefCell<Option<Vec<String>>>,
 }
@@ -30,9 +33,20 @@ pub(super) struct Looked {
     pub(super) at: Vec<(PathBuf, Option<Found>)>,
     /// What of `/proc` everybody could write to, if that was asked for.
     listed: Option<Vec<String>>,
+    pub(super) mounts: Arc<KernelMounts>,
 }
 
 impl Looks {
+    /// None yet, where the kernel's file systems are mounted as they are.
+    pub(super) fn with(mounts: Arc<KernelMounts>) -> Self {
+        Self { mounts, ..Self::default() }
+    }
+
+    /// What of the kernel's is mounted elsewhere.
+    pub(super) fn mounts(&self) -> &KernelMounts {
+        &self.mounts
+    }
+
     /// Looks at a path that has no links. None if there is nothing, or nothing that can be reached.
     pub(super) fn look(&self, path: &Path) -> Result<Option<Found>, SandboxError> {
         let found = look(path)?;
@@ -52,7 +66,7 @@ impl Looks {
 
     /// None if that is too much, or if there was something else at the second look.
     pub(super) fn each_once(self) -> Option<Looked> {
-        let (at, listed) = (self.at.into_inner(), self.listed.into_inner());
+        let (at, listed, mounts) = (self.at.into_inner(), self.listed.into_inner(), self.mounts);
         if at.len() > MOST {
             return None;
         }
@@ -62,7 +76,7 @@ impl Looks {
                 return None;
             }
         }
-        Some(Looked { at: once.into_iter().collect(), listed })
+        Some(Looked { at: once.into_iter().collect(), listed, mounts })
     }
 }
 
@@ -71,7 +85,11 @@ impl Looked {
     pub(super) fn again(&self) -> Option<Vec<Option<Identity>>> {
         let now = self.at.iter().map(|(path, before)| {
             let now = look(path).ok()?;
-            let is_alike = now.map(|found| found.directory) == before.map(|found| found.directory);
+            // Something of the kernel's is this very one: another one in its place would say that it is elsewhere by now.
+            let is_alike = match self.mounts.covers().any(|cover| cover.path == *path) {
+                true => now == *before,
+                false => now.map(|found| found.directory) == before.map(|found| found.directory),
+            };
             is_alike.then_some(now.map(|found| found.identity))
         });
         let now = now.collect::<Option<_>>()?;
@@ -112,7 +130,7 @@ mod tests {
         let looked = looks.each_once().unwrap();
         assert_eq!((looked.again(), looked.listed), (Some(Vec::new()), Some(names.clone())));
         for listed in [vec![], [names, vec!["mine".into()]].concat()] {
-            assert_eq!(Looked { at: Vec::new(), listed: Some(listed) }.again(), None);
+            assert_eq!(Looked { at: Vec::new(), listed: Some(listed), mounts: Arc::default() }.again(), None);
         }
     }
 

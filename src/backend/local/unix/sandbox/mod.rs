@@ -21,6 +21,7 @@
 mod child;
 mod direct;
 mod filter;
+mod kernel_mounts;
 mod landlock;
 mod looks;
 mod notice;

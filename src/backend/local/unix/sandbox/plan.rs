@@ -2,6 +2,8 @@
 //!
 //! Two functions make the two walls from the same intent, independently: [`mounts`] and [`rules`].
 
+mod system;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::filter::{self, FilterPlan, Others, Sockets};
+use super::kernel_mounts::Limit;
 use super::landlock::{Rights, Taken};
 use super::looks::{Found, Looks};
 use super::probe::{Kernel, Mode};
@@ -147,14 +150,17 @@ fn mounts(
         }
         tree.share(bound)?;
         for change in bound.changes() {
+            tree.limit(bound, guarded, |path| change.entry.path.starts_with(path))?;
             tree.add(bound, change)?;
         }
+        tree.limit(bound, guarded, |_| true)?;
         // What will match later is looked for there by the next process.
-        for glob in bound.globs.iter().filter(|glob| bound.can_write(&glob.base) && !is_own(&glob.base)) {
+        let has_own = |path: &Path| is_own(path) || looks.mounts().limit(path) == Some(Limit::Hidden);
+        for glob in bound.globs.iter().filter(|glob| bound.can_write(&glob.base) && !has_own(&glob.base)) {
             tree.hold(&glob.base, glob.has_base)?;
         }
         // Nor is it the next process that finds another directory at a root.
-        for root in bound.workspace_roots.iter().filter(|root| guarded && !is_own(root) && bound.can_write(root)) {
+        for root in bound.workspace_roots.iter().filter(|root| guarded && !has_own(root) && bound.can_write(root)) {
             if root.parent().is_some_and(|parent| bound.can_write(parent)) {
                 tree.hold(root, false)?;
             }
@@ -313,32 +319,6 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Lets nobody write to the settings of the machine where all else may be written: their owner could, if it has the
-    /// number of the system's root, or was given a part of the control groups.
-    fn guard(&mut self, path: &Path) -> Result<(), SandboxError> {
-        match self.looks.look(path)? {
-            Some(found) => self.attach(path, found, false),
-            None => Ok(()),
-        }
-    }
-
-    /// Attaches what the intent names below `/dev/shm`, of which every process has an empty one.
-    fn share(&mut self, bound: &Bound) -> Result<(), SandboxError> {
-        let named = bound.entries.iter().map(|entry| &entry.path).chain(&bound.workspace_roots);
-        let named: BTreeSet<&PathBuf> = named.filter(|path| is_shared(path)).collect();
-        for path in named {
-            let access = bound.access(path);
-            if access < Some(Access::Read) || self.is_put(path) {
-                continue;
-            }
-            let Some(found) = self.looks.look(path)? else { continue };
-            let at = Path::new("shm").join(path.strip_prefix("/dev/shm").unwrap_or(path));
-            self.make_way(&at, found, 0o755);
-            self.put_source(path, found, access == Some(Access::Write), Target::Path(relative(path)?, None))?;
-        }
-        Ok(())
-    }
-
     fn add(&mut self, bound: &Bound, change: Change<'_>) -> Result<(), SandboxError> {
         let entry = change.entry;
         if is_own(&entry.path) {
@@ -355,6 +335,11 @@ impl<'a> Tree<'a> {
             // It is not there.
             return Ok(());
         }
+        let limit = self.looks.mounts().limit(&entry.path);
+        if limit == Some(Limit::Hidden) {
+            // Nor is that.
+            return Ok(());
+        }
         let Some(found) = self.looks.look(&entry.path)? else {
             // What is away for a moment would come back as if nothing had been said about it.
             return if change.exists() { Err(changed(&entry.path)) } else { Ok(()) };
@@ -369,7 +354,7 @@ impl<'a> Tree<'a> {
         }
         match entry.access {
             Access::Deny => self.mask(bound, &entry.path, found),
-            access => self.attach(&entry.path, found, access == Access::Write),
+            access => self.attach(&entry.path, found, access == Access::Write && limit.is_none()),
         }
     }
 
@@ -539,13 +524,14 @@ fn rules(
             }
         }
         for entry in bound.changes().filter(Change::opens).map(|change| change.entry) {
-            let found = match is_own(&entry.path) {
+            let limit = looks.mounts().limit(&entry.path);
+            let found = match is_own(&entry.path) || limit == Some(Limit::Hidden) {
                 true => None,
                 false => looks.look(&entry.path)?,
             };
             let Some(found) = found else { continue };
             let access = match entry.access {
-                Access::Write => rights.write(found.directory),
+                Access::Write if limit.is_none() => rights.write(found.directory),
                 _ => rights.read(found.directory),
             };
             let path = relative(&entry.path)?;
@@ -559,7 +545,7 @@ fn rules(
 }
 
 /// Whether every process gets its own one there, whatever the intent says.
-fn is_own(path: &Path) -> bool {
+pub(super) fn is_own(path: &Path) -> bool {
     is_made_anew(path) && !is_shared(path)
 }
 

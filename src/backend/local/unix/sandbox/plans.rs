@@ -8,9 +8,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::SandboxPlan;
+use super::kernel_mounts::{self, KernelMounts};
 use super::looks::{Looked, Looks};
 use super::plan::{self, Network, Settings, Walls};
-use super::probe::Kernel;
+use super::probe::{Kernel, Mode};
 use super::shape::{Identity, Shape};
 use crate::sandbox::{Bound, Enforcement, ManagedNetworkFacts, SandboxError};
 
@@ -57,17 +58,33 @@ impl Plans {
     ///
     /// # Errors
     ///
-    /// Those of [`plan::shape`], and of [`Kernel::assess`].
+    /// Those of [`plan::shape`], of [`Kernel::assess`], and of [`kernel_mounts::current`].
     pub(super) fn prepare(&self, kernel: &Kernel, what: For<'_>) -> Result<SandboxPlan, SandboxError> {
+        let mounts = match kernel.mode {
+            // Nothing can be put over them; what Landlock lets nobody write to includes them.
+            Mode::Bare => Arc::default(),
+            Mode::User | Mode::Mount => kernel_mounts::current()?,
+        };
+        self.prepare_where(mounts, kernel, what)
+    }
+
+    /// The same, where these file systems of the kernel's are mounted elsewhere than usual.
+    fn prepare_where(
+        &self,
+        mounts: Arc<KernelMounts>,
+        kernel: &Kernel,
+        what: For<'_>,
+    ) -> Result<SandboxPlan, SandboxError> {
         let known = self.find(what);
         if let Some(known) = &known
+            && known.looked.mounts == mounts
             && let Some(identities) = known.looked.again()
         {
             return Ok(known.with(what.bound, &identities));
         }
         let For { bound, settings, accept_partial } = what;
         let enforcement = kernel.assess(bound, Network::of(bound, &settings), accept_partial)?;
-        let looks = Looks::default();
+        let looks = Looks::with(mounts);
         let shape = plan::shape(bound, &settings, kernel, &looks)?;
         let plan = SandboxPlan { shape: Arc::new(shape), enforcement: Arc::new(enforcement), bound: Arc::clone(bound) };
         self.keep(Known::new(what, looks, &plan), known.as_ref());

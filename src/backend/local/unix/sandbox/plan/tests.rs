@@ -6,6 +6,7 @@ mod scenes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::local::unix::sandbox::kernel_mounts::{Cover, KernelMounts};
 use crate::backend::local::unix::sandbox::probe;
 use crate::sandbox::{BoundEntry, Class, Existing, Origin};
 
@@ -187,4 +188,72 @@ fn ports_are_listened_on_once_and_never_on_none() {
     };
     assert!(with(64).is_ok());
     assert!(matches!(with(65), Err(SandboxError::Preparation { reason }) if reason.contains("64 loopback ports")));
+}
+
+#[test]
+fn what_of_the_kernels_is_mounted_elsewhere_has_its_limits() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let top = directory.path().canonicalize().unwrap();
+    let at = |path: &str| top.join(path);
+    for path in ["o/proc/1", "w/proc/sys", "w/secret", "w/sys/bus", "w/sys/proc"] {
+        std::fs::create_dir_all(at(path)).unwrap();
+    }
+    let looks = Looks::default();
+    let cover = |(path, limit)| Cover { path: at(path), limit, found: looks.look(&at(path)).unwrap().unwrap() };
+    let mounts = [
+        ("o/proc", Limit::Hidden),
+        ("w/proc", Limit::Hidden),
+        ("w/sys", Limit::ReadOnly),
+        ("w/sys/proc", Limit::Hidden),
+    ];
+    let mounts = Arc::new(KernelMounts::with(mounts.map(cover)));
+    let kernel = Kernel {
+        mode: Mode::User,
+        fresh_proc: true,
+        network: true,
+        landlock: Some(7),
+        ..probe::kernel().unwrap().clone()
+    };
+    let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
+    let (denied, read, written) = (Some(Access::Deny), Some(Access::Read), Some(Access::Write));
+    let named =
+        [("w", Access::Write), ("w/sys/bus", Access::Write), ("w/proc/sys", Access::Write), ("o/proc/1", Access::Deny)];
+    let secret = [("w/secret", Access::Deny)];
+    type Case<'a> = (Option<Access>, &'a [(&'a str, Access)], [Option<Access>; 6]);
+    let cases: [Case<'_>; 6] = [
+        (read, &[], [denied, denied, denied, read, read, denied]),
+        (read, &named, [denied, denied, denied, read, read, denied]),
+        (written, &[], [denied, denied, denied, written, written, denied]),
+        (written, &secret, [denied, denied, denied, read, read, denied]),
+        (None, &[("w", Access::Write)], [None, denied, denied, read, read, denied]),
+        (read, &[("o", Access::Deny), ("w", Access::Deny)], [denied; 6]),
+    ];
+    for (root, entries, expected) in cases {
+        let entries: Vec<_> = entries.iter().map(|(path, access)| (at(path), *access)).collect();
+        let bound = bound(root, &entries);
+        let shape = shape(&bound, &settings, &kernel, &Looks::with(Arc::clone(&mounts))).unwrap();
+        let namespaces = shape.namespaces().unwrap();
+        let puts = put(namespaces);
+        let paths = ["o/proc/1", "w/proc", "w/proc/sys", "w/sys", "w/sys/bus", "w/sys/proc"];
+        assert_eq!(paths.map(|path| mounted(namespaces, &puts, &at(path))), expected, "{bound:?}: {puts:?}");
+        for (index, (later, _)) in puts.iter().enumerate() {
+            assert!(
+                puts[..index].iter().all(|(earlier, _)| !earlier.starts_with(later)),
+                "nothing is covered: {puts:?}"
+            );
+        }
+        let landlock = shape.landlock.as_ref().unwrap();
+        let writes = Rights::new(7).write(true) & !Rights::new(7).read(true);
+        let is_about = |rule: &&Rule, path: &str| match &rule.at {
+            At::Source(index) => absolute(&namespaces.sources[*index].path).starts_with(at(path)),
+            At::Path(found) => absolute(found).starts_with(at(path)),
+        };
+        assert!(!landlock.rules.iter().any(|rule| is_about(&rule, "w/proc") || is_about(&rule, "o/proc")));
+        assert!(!landlock.rules.iter().any(|rule| is_about(&rule, "w/sys") && rule.access & writes != 0));
+    }
+    // Another one is there by now.
+    std::fs::rename(at("o/proc"), at("moved")).unwrap();
+    std::fs::create_dir(at("o/proc")).unwrap();
+    let refused = shape(&bound(read, &[]), &settings, &kernel, &Looks::with(mounts));
+    assert!(matches!(refused, Err(SandboxError::Preparation { reason }) if reason.contains("o/proc has changed")));
 }

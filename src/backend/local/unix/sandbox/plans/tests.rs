@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::super::kernel_mounts::{Cover, Limit};
 use super::super::probe;
 use super::*;
 use crate::sandbox::scene::{Scene, seeds};
@@ -56,7 +57,7 @@ fn bound(entries: impl IntoIterator<Item = (PathBuf, Access)>) -> Arc<Bound> {
 /// A kernel that lets everybody make everything, and has Landlock.
 fn kernel() -> Kernel {
     let found = probe::kernel().unwrap().clone();
-    Kernel { mode: probe::Mode::User, fresh_proc: true, network: true, landlock: Some(7), ..found }
+    Kernel { mode: Mode::User, fresh_proc: true, network: true, landlock: Some(7), ..found }
 }
 
 fn usual(bound: &Arc<Bound>) -> For<'_> {
@@ -189,6 +190,33 @@ fn other_intents_and_other_decisions_are_others_and_the_last_few_are_kept() {
     assert_eq!(known(&plans), MOST);
     assert_eq!(is_again(&plans, &kernel, others[0]), Ok(false), "it was kept the longest");
     assert_eq!(is_again(&plans, &kernel, others[8]), Ok(true));
+}
+
+#[test]
+fn with_other_mounts_of_the_kernels_it_is_planned_anew() {
+    let (plans, kernel, root) = (Plans::new(), kernel(), Root::new());
+    let bound = root.bound();
+    let mounts = |limit| {
+        let found = Looks::default().look(&root.at("deep")).unwrap().unwrap();
+        Arc::new(KernelMounts::with([Cover { path: root.at("deep"), limit, found }]))
+    };
+    let plan = |mounts| plans.prepare_where(mounts, &kernel, usual(&bound)).unwrap();
+    let is_same = |one: &SandboxPlan, other: &SandboxPlan| Arc::ptr_eq(&one.shape, &other.shape);
+    let mut before = plan(Arc::default());
+    assert!(is_same(&before, &plan(Arc::default())));
+    for limit in [Limit::Hidden, Limit::ReadOnly] {
+        let now = plan(mounts(limit));
+        assert!(!is_same(&before, &now) && is_same(&now, &plan(mounts(limit))));
+        assert_eq!(known(&plans), 1);
+        before = now;
+    }
+    // A directory of the same name is no reason to leave out what it stood for.
+    let limits = mounts(Limit::ReadOnly);
+    fs::rename(root.at("deep"), root.at("moved")).unwrap();
+    fs::create_dir_all(root.at("deep/secret")).unwrap();
+    let refused = plans.prepare_where(limits, &kernel, usual(&bound));
+    assert!(refused.unwrap_err().to_string().contains("has changed"));
+    assert!(!is_same(&before, &plan(Arc::default())));
 }
 
 #[test]
