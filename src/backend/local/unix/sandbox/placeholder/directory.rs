@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
 use super::journal;
@@ -68,6 +68,22 @@ impl Thing {
 
     pub(super) fn of_stat(found: &Stat) -> Self {
         Self::new(Identity(found.st_dev, found.st_ino), None, found.st_mode, found.st_uid)
+    }
+
+    /// What a name in a directory stands for: always by the same calls, of which not all libraries tell when it was made.
+    pub(super) fn by(directory: BorrowedFd<'_>, name: &Path, flags: AtFlags) -> Result<Self, Errno> {
+        match rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME) {
+            Ok(found) => Ok(Self::of_statx(&found)),
+            Err(Errno::NOSYS | Errno::PERM) => {
+                rustix::fs::statat(directory, name, flags).map(|found| Self::of_stat(&found))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is open.
+    pub(super) fn of_open(open: &fs::File) -> io::Result<Self> {
+        Ok(Self::by(open.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?)
     }
 
     fn new(id: Identity, born: Option<SystemTime>, mode: u32, owner: u32) -> Self {
@@ -149,7 +165,8 @@ fn try_to_remove(spot: &Spot, id: Identity, open: &OwnedFd) -> io::Result<()> {
         Some(found) if found == id => Cow::Borrowed(spot),
         // It may have been moved meanwhile. Where the directory is now, the kernel knows.
         _ => match Spot::of_open(open) {
-            Some(moved) if moved.identity()? == Some(id) => Cow::Owned(moved),
+            Ok(moved) if moved.identity()? == Some(id) => Cow::Owned(moved),
+            Err(error) if !is_nothing(&error) => return Err(error),
             _ => return Ok(()),
         },
     };
@@ -177,7 +194,7 @@ pub(super) fn remove_unshared(spot: &Spot, id: Identity, is_shared: impl FnOnce(
     // Anybody can have a lock on it, so that this alone says nothing.
     let done = match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => remove(spot, id, &open),
-        Err(_) => is_shared() || spot.identity().ok() != Some(Some(id)),
+        Err(_) => is_shared() || spot.is_another(id),
     };
     unlock(&open);
     done

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustix::io::Errno;
+
 use super::directory::{Identity, Thing};
 use super::spot::Spot;
 use super::{Remains, Shared, journal};
@@ -204,10 +206,18 @@ impl Drop for Held {
     }
 }
 
+fn has_moved(spot: &Spot, to: &Spot) -> bool {
+    match spot.rename(to) {
+        // A process may have taken the right from its directory.
+        Err(Errno::ACCESS) => spot.as_owner(|| Ok(spot.rename(to)?)).is_ok(),
+        moved => moved.is_ok(),
+    }
+}
+
 fn set_aside(directories: &[PathBuf], spot: &Spot) -> Option<PathBuf> {
     let name = spot.path.file_name()?.to_string_lossy().into_owned();
     let unique = format!("{name}.{}.set-aside", uuid::Uuid::new_v4().simple());
     let directories = directories.iter().filter(|directory| journal::is_private(directory));
     let own = directories.map(|directory| Spot::by_path(directory.join(&unique)));
-    own.chain([spot.beside(&unique)]).find(|to| spot.rename(to).is_ok()).map(|to| to.now())
+    own.chain([spot.beside(&unique)]).find(|to| has_moved(spot, to)).map(|to| to.now())
 }

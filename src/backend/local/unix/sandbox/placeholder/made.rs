@@ -192,7 +192,7 @@ impl Shared {
             });
             if placed.is_err() {
                 // It is empty, and its name is nobody else's.
-                drop(from.remove_directory());
+                drop(from.remove_directory().or_else(|_| from.as_owner(|| from.remove_directory())));
                 state.end(token);
             }
             placed
@@ -261,11 +261,12 @@ impl<'a> Making<'a> {
                 Some(open) => open,
                 None => from.make_directory(MODE)?,
             };
-            let found = open.metadata()?;
-            if ready.is_some_and(|made| made != Made::of(&found)) {
+            if let Some(made) = ready
+                && made != Made::of(&open.metadata()?)
+            {
                 return Err(io::Error::other("what was made ahead has been changed"));
             }
-            let thing = Thing::of(&found);
+            let thing = Thing::of_open(&open)?;
             let open = OwnedFd::from(open);
             match ready {
                 // Everybody can have seen it: nobody waits for one who has a lock on it.

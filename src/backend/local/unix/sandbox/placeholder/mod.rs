@@ -256,11 +256,12 @@ impl Placeholders {
                     }
                     let is_shared = || self.shared.is_written_down(path, *id, Some(journal));
                     for at in [temporary, path] {
-                        done &= at_spot(at, &|spot| match look(spot, *id) {
+                        let is_over = |spot: &Spot| match look(spot, *id) {
                             Left::Nothing => true,
                             Left::Placeholder => remove_unshared(spot, *id, is_shared),
                             Left::Unclear => false,
-                        });
+                        };
+                        done &= at_spot(at, &is_over) || Spot::behind_links(at, *id).is_some_and(|spot| is_over(&spot));
                     }
                 }
                 Record::Gone { .. } => {}
@@ -350,8 +351,7 @@ impl Shared {
                 // Anybody can have a lock on it. Only another executor has a record of it, until it is gone.
                 Err(_) => {
                     let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
-                    self.is_written_down(&placed.spot.path, id, own.as_deref())
-                        || placed.spot.identity().ok() != Some(Some(id))
+                    self.is_written_down(&placed.spot.path, id, own.as_deref()) || placed.spot.is_another(id)
                 }
             };
             unlock(&placed.lock);
@@ -379,9 +379,13 @@ impl Shared {
             return;
         }
         let own = state.journal.as_ref().map(|journal| journal.path().to_path_buf());
-        let gone = |id: Identity, path: &Path| match Spot::of(path) {
-            Ok(spot) => remove_unshared(&spot, id, || self.is_written_down(path, id, own.as_deref())),
-            Err(error) => is_nothing(&error),
+        let gone = |id: Identity, path: &Path| {
+            let is_shared = || self.is_written_down(path, id, own.as_deref());
+            let is_over = match Spot::of(path) {
+                Ok(spot) => remove_unshared(&spot, id, is_shared),
+                Err(error) => is_nothing(&error),
+            };
+            is_over || Spot::behind_links(path, id).is_some_and(|spot| remove_unshared(&spot, id, is_shared))
         };
         let gone: Vec<Identity> = state.left.iter().filter(|(id, path)| gone(**id, path)).map(|(id, _)| *id).collect();
         gone.iter().for_each(|id| drop(state.left.remove(id)));

@@ -109,7 +109,7 @@ impl Spot {
 
     /// Where it is now, as far as that can be told.
     pub(super) fn now(&self) -> PathBuf {
-        let now = self.parent.as_ref().and_then(|parent| path_of(&parent.open));
+        let now = self.parent.as_ref().and_then(|parent| path_of(&parent.open).ok());
         now.map_or_else(|| self.path.clone(), |above| above.join(self.name()))
     }
 
@@ -126,20 +126,16 @@ impl Spot {
 
     /// What it stands for itself, if there is something.
     pub(super) fn thing(&self) -> io::Result<Option<Thing>> {
-        let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
-        let found = match rustix::fs::statx(self.directory(), self.name(), nofollow, flags) {
-            Ok(found) => Ok(Thing::of_statx(&found)),
-            Err(Errno::NOSYS | Errno::PERM) => {
-                rustix::fs::statat(self.directory(), self.name(), nofollow).map(|found| Thing::of_stat(&found))
-            }
-            Err(error) => Err(error),
-        };
-        match found {
+        match Thing::by(self.directory(), self.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(thing) => Ok(Some(thing)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether it can be told that this is not, or no longer, what it stands for.
+    pub(super) fn is_another(&self, id: Identity) -> bool {
+        matches!(self.identity(), Ok(found) if found != Some(id))
     }
 
     pub(super) fn identity(&self) -> io::Result<Option<Identity>> {
@@ -200,16 +196,23 @@ impl Spot {
     }
 
     /// The name that an open directory has now.
-    pub(super) fn of_open(open: &OwnedFd) -> Option<Self> {
+    pub(super) fn of_open(open: &OwnedFd) -> io::Result<Self> {
         let path = path_of(open)?;
-        let above = rustix::fs::openat(open, c"..", PLACE, Mode::empty()).ok()?;
-        Some(Self::new(Arc::new(Parent::new(above).ok()?), path))
+        let above = rustix::fs::openat(open, c"..", PLACE, Mode::empty())?;
+        Ok(Self::new(Arc::new(Parent::new(above)?), path))
+    }
+
+    /// A name that links lead to by now, as those of a user who has moved a workspace, if it still stands for this.
+    pub(super) fn behind_links(path: &Path, id: Identity) -> Option<Self> {
+        let above = path.parent()?.canonicalize().ok()?;
+        let spot = Self::of(&above.join(path.file_name()?)).ok()?;
+        matches!(spot.identity(), Ok(Some(found)) if found == id).then_some(spot)
     }
 }
 
 /// Where what is open is now, as the kernel knows.
-fn path_of(open: &OwnedFd) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok()
+fn path_of(open: &OwnedFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -148,6 +148,49 @@ fn the_next_executor_follows_no_link_and_finds_what_is_left_when_it_is_there_aga
 }
 
 #[test]
+fn what_is_left_goes_also_where_its_user_has_moved_it_and_left_a_link() {
+    let at = Exchange::new();
+    let git = at.scene.root.join(".git");
+    let leave = || {
+        fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
+        Identity::at(&git).unwrap().unwrap()
+    };
+    let move_it = || {
+        fs::rename(&at.scene.root, &at.moved).unwrap();
+        symlink(&at.moved, &at.scene.root).unwrap();
+    };
+    let held = Record::Held { id: leave(), temporary: PathBuf::new(), path: git.clone() };
+    Journal::begin(std::slice::from_ref(&at.scene.journals)).unwrap().write(&[held]).unwrap();
+    move_it();
+    at.scene.executor().recover();
+    assert_eq!((entries(&at.moved), at.scene.written()), (0, 0));
+    at.back();
+    let executor = at.scene.executor();
+    let id = leave();
+    executor.shared.state().left.insert(id, git.clone());
+    move_it();
+    executor.shared.try_again();
+    assert_eq!((entries(&at.moved), executor.shared.state().left.len()), (0, 0));
+}
+
+#[test]
+fn what_appeared_is_moved_also_where_a_process_has_taken_the_right_to_write_from_the_root() {
+    let at = Exchange::new();
+    let scene = &at.scene;
+    as_ordinary_user(scene, || {
+        let held = hold(&scene.executor(), &scene.root, MissingProtected::SetAside);
+        fs::create_dir_all(scene.root.join(".git/hooks")).unwrap();
+        fs::set_permissions(&scene.root, fs::Permissions::from_mode(0o555)).unwrap();
+        let aside = held.set_aside();
+        let [(_, to)] = aside.as_slice() else { panic!("{aside:?}") };
+        assert!(to.join("hooks").is_dir(), "{to:?}");
+        assert_eq!(fs::metadata(&scene.root).unwrap().mode() & 0o7777, 0o555);
+        assert!(!scene.root.join(".git").exists());
+        fs::set_permissions(&scene.root, fs::Permissions::from_mode(0o755)).unwrap();
+    });
+}
+
+#[test]
 fn what_was_made_ahead_is_found_also_where_the_executors_directory_is_named_by_a_link() {
     let at = Exchange::new();
     let real = at.scene.journals.with_file_name("real");
