@@ -46,10 +46,41 @@ impl SandboxError {
     }
 }
 
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is looked at twice there"))]
+impl SandboxError {
+    /// Something was found to be another thing than a moment before.
+    pub(crate) fn changed(reason: impl std::fmt::Display) -> Self {
+        Self::preparation(format!("{reason}{TRY_AGAIN}"))
+    }
+
+    /// Whether it is one of those.
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self, Self::Preparation { reason } if reason.ends_with(TRY_AGAIN))
+    }
+}
+
+/// What the sender can do about it.
+const TRY_AGAIN: &str = "; try again";
+
 struct Remedy<'a>(&'a Option<String>);
 
 impl std::fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_told_from_what_stays_as_it_is() {
+        let changed = SandboxError::changed("it has changed");
+        assert_eq!(changed.to_string(), "sandbox cannot be prepared: it has changed; try again");
+        assert!(changed.is_change());
+        for lasting in [SandboxError::preparation("there are too many"), SandboxError::invalid("x; try again")] {
+            assert!(!lasting.is_change(), "{lasting}");
+        }
     }
 }

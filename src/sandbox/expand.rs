@@ -32,6 +32,16 @@ impl Bound {
     }
 }
 
+impl Bound {
+    /// What was found to match a pattern may be gone when it is looked at again: as with what appears later, nothing is said of it
+    /// then.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is looked at twice there"))]
+    pub(crate) fn let_matches_go(&mut self) {
+        let matches = self.entries.iter_mut().filter(|entry| entry.origin == Origin::Glob);
+        matches.for_each(|entry| entry.skip_missing = true);
+    }
+}
+
 fn denied(path: PathBuf, kind: Existing) -> BoundEntry {
     let (lexical, origin) = (path.clone(), Origin::Glob);
     BoundEntry { path, lexical, access: Access::Deny, kind, skip_missing: false, origin }
@@ -58,8 +68,8 @@ impl Scan<'_> {
                 {
                     // What is away for a moment would come back with all that matches.
                     if directory == glob.base && glob.has_base {
-                        let reason = format!("{} has changed while the sandbox was prepared", directory.display());
-                        return Err(failed(format!("{reason}; try again")));
+                        let what = format!("{} has changed while the sandbox was prepared", directory.display());
+                        return Err(SandboxError::changed(format_args!("pattern `{}`: {what}", glob.text)));
                     }
                     continue;
                 }

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -18,11 +19,21 @@ pub(crate) const FLAG: &str = "--mounts";
 pub(crate) const BASE: &str = "LONGARM_SANDBOX_TEST_MOUNTS";
 
 /// Where, and what.
-const MOUNTS: [(&str, &CStr); 5] =
-    [("w/proc", c"proc"), ("w/deep/proc", c"proc"), ("o/proc", c"proc"), ("w/sys", c"sysfs"), ("o/sys", c"sysfs")];
+const MOUNTS: [(&str, &CStr); 6] = [
+    ("w/proc", c"proc"),
+    ("w/deep/proc", c"proc"),
+    ("o/proc", c"proc"),
+    ("w/sys", c"sysfs"),
+    ("o/sys", c"sysfs"),
+    ("closed/in/proc", c"proc"),
+];
+
+/// Somebody else's directory, which nobody else may enter: only root has a look at what is mounted in it.
+const CLOSED: &str = "closed";
+const SOMEBODY: u32 = 31_416;
 
 /// Makes the directories that they are mounted on.
-pub(crate) const SETUP: &str = "mkdir -p $W/proc $W/deep/proc $O/proc $W/sys $O/sys";
+pub(crate) const SETUP: &str = "mkdir -p $W/proc $W/deep/proc $O/proc $W/sys $O/sys $BASE/closed/in/proc";
 
 pub(crate) fn main() -> ! {
     // SAFETY: the call takes a number; this program has one thread.
@@ -36,6 +47,9 @@ pub(crate) fn main() -> ! {
         // SAFETY: terminated strings, and nothing where that stands for nothing.
         check(unsafe { libc::mount(kind.as_ptr(), path.as_ptr(), kind.as_ptr(), 0, null()) });
     }
+    let closed = Path::new(&base).join(CLOSED);
+    std::os::unix::fs::chown(&closed, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut command = Command::new("/proc/self/exe");
     command.arg(executor::FLAG).env_remove(USER).env_remove(BASE);
     if let Ok(user) = std::env::var(USER) {

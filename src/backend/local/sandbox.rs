@@ -106,20 +106,20 @@ impl Work {
     /// Why there can be none. Nothing was started.
     pub(super) fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
         for _ in 1..ATTEMPTS {
-            match self.attempt() {
+            match self.attempt(Attempt::First) {
                 Err(Failure::Changed(_)) => {}
                 Err(Failure::Final(error)) => return Err(error),
                 Ok(prepared) => return Ok(prepared),
             }
         }
-        self.attempt().map_err(|failure| match failure {
+        self.attempt(Attempt::Last).map_err(|failure| match failure {
             Failure::Changed(error) => error.into(),
             Failure::Final(error) => error,
         })
     }
 
     /// The same, once. What is held for it is let go if it fails.
-    fn attempt(&self) -> Result<Option<Prepared>, Failure> {
+    fn attempt(&self, attempt: Attempt) -> Result<Option<Prepared>, Failure> {
         let settings = &self.config.sandbox;
         let (raw, own) = self.bind()?;
         let bound = self.bindings.finish(&raw, &own, &[])?;
@@ -160,7 +160,12 @@ impl Work {
         }
         // Last, since it can be a long walk.
         if !bound.globs.is_empty() {
-            Arc::make_mut(&mut bound).expand_globs(&HostPaths).map_err(Failure::of_a_look)?;
+            let bound = Arc::make_mut(&mut bound);
+            bound.expand_globs(&HostPaths).map_err(Failure::of_a_look)?;
+            if attempt == Attempt::Last {
+                // Where files that match come and go all the time, one is always gone.
+                bound.let_matches_go();
+            }
         }
         let enforcer = &self.config.enforcer;
         let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
@@ -203,10 +208,7 @@ enum Failure {
 impl Failure {
     /// Of whoever has looked at the files once more.
     fn of_a_look(error: SandboxError) -> Self {
-        match error {
-            SandboxError::Preparation { .. } => Self::Changed(error),
-            error => error.into(),
-        }
+        if error.is_change() { Self::Changed(error) } else { error.into() }
     }
 }
 
@@ -220,6 +222,13 @@ impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
         Self::Final(error.into())
     }
+}
+
+/// Whether it can be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    First,
+    Last,
 }
 
 /// How often it is looked whether files stay as they are.

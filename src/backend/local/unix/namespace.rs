@@ -30,7 +30,7 @@ pub(super) struct PidNamespace {
     looks: AtomicU32,
 }
 
-/// So often it is only waited for the first process: to look for strays takes a look at every process of the machine.
+/// So often it is only waited for the first process: to look for strays takes a look at every child of this process.
 const LOOKS_BEFORE_STRAYS: u32 = 3;
 
 impl PidNamespace {
@@ -82,15 +82,15 @@ impl PidNamespace {
         let namespace = |pid: libc::pid_t| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let Some(ours) = namespace(first) else { return };
         // What cannot be looked at now, can when it is looked again.
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        for pid in children().unwrap_or_else(|| numbers_in("/proc")) {
             let is_member = || pid != first && namespace(pid).as_ref() == Some(&ours);
             if !is_member() {
                 continue;
             }
             let Ok(member) = pidfd_of(pid) else { continue };
-            // The number may mean somebody else by now. Whoever is no child of ours cannot be waited for.
-            if is_member() {
+            // The number may mean somebody else by now, and somebody else here if this is the `/proc` of others. Whoever is no
+            // child of ours cannot be waited for.
+            if number_of(&member) == Some(pid) && is_member() {
                 drop(wait((libc::P_PIDFD, member.as_raw_fd().unsigned_abs()), libc::WEXITED | libc::WNOHANG));
             }
         }
@@ -190,6 +190,26 @@ impl Namespaces {
         }
         Ok(())
     }
+}
+
+/// Our children, those of all threads. None where the kernel does not list them.
+fn children() -> Option<Vec<libc::pid_t>> {
+    let threads = numbers_in("/proc/self/task").into_iter().map(|thread| {
+        match std::fs::read_to_string(format!("/proc/self/task/{thread}/children")) {
+            // The thread has ended: its children are those of others.
+            Err(_) if std::fs::exists(format!("/proc/self/task/{thread}")).is_ok_and(|exists| !exists) => {
+                Some(Vec::new())
+            }
+            listed => Some(listed.ok()?.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()),
+        }
+    });
+    Some(threads.collect::<Option<Vec<Vec<_>>>>()?.concat())
+}
+
+/// What is named by a number in a directory.
+fn numbers_in(directory: &str) -> Vec<libc::pid_t> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The number of a process of which there is a pidfd; none if it was reaped.

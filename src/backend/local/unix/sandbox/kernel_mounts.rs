@@ -143,8 +143,8 @@ impl Watch {
             }
         }
         let path = moved.unwrap_or_default();
-        Err(SandboxError::preparation(format!(
-            "what is mounted at {} is not found there: it is moved while the sandbox is prepared; try again",
+        Err(SandboxError::changed(format_args!(
+            "what is mounted at {} is not found there: it is moved while the sandbox is prepared",
             path.display()
         )))
     }
@@ -213,7 +213,12 @@ impl Mount {
     fn cover(&self) -> Result<Option<Cover>, Moved> {
         let errno = match look(&self.path) {
             Ok((device, found)) if device == self.device => {
-                return Ok(Some(Cover { path: self.path.clone(), limit: self.limit, found }));
+                // What is made in the sandbox has no right to enter directories of others, as this process may have.
+                return Ok(Some(closed_to_us(&self.path).unwrap_or_else(|| Cover {
+                    path: self.path.clone(),
+                    limit: self.limit,
+                    found,
+                })));
             }
             Ok(_) => libc::ENOENT,
             Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
@@ -223,15 +228,41 @@ impl Mount {
             // It is in a file system that has ended, and does not come back by itself.
             libc::ENOTCONN => Ok(None),
             // Nobody finds it as long as that is so, but whoever owns a directory on the way can change that: so the way to it is
-            // closed.
-            libc::EACCES | libc::ENAMETOOLONG => {
+            // closed. If no directory is closed, it is a rule of the system that keeps this process from it, and what it starts.
+            libc::EACCES => Ok(closed_to_us(&self.path)),
+            libc::ENOENT | libc::ENOTDIR | libc::ELOOP => Err(Moved),
+            // It has no path that can be used, or its file system does not answer now.
+            _ => {
                 let closed = self.path.ancestors().skip(1).find_map(|above| Some((above, look(above).ok()?.1)));
                 let closed = closed.filter(|(above, _)| above.parent().is_some());
                 Ok(closed.map(|(above, found)| Cover { path: above.into(), limit: Limit::Hidden, found }))
             }
-            _ => Err(Moved),
         }
     }
+}
+
+/// The first directory on the way to a path that a process of this user without further rights may not enter.
+fn closed_to_us(path: &Path) -> Option<Cover> {
+    let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|above| above.parent().is_some()).collect();
+    above.reverse();
+    let own = (rustix::process::geteuid(), rustix::process::getegid());
+    above.into_iter().find_map(|directory| {
+        let found = std::fs::symlink_metadata(directory).ok()?;
+        let may_enter = if own.0.is_root() {
+            // It could by its rights. Of its other groups, the sandbox does not know any.
+            let bit = match (found.uid() == own.0.as_raw(), found.gid() == own.1.as_raw()) {
+                (true, _) => 0o100,
+                (false, true) => 0o010,
+                (false, false) => 0o001,
+            };
+            found.mode() & bit != 0
+        } else {
+            use rustix::fs::{Access, AtFlags, CWD};
+            rustix::fs::accessat(CWD, directory, Access::EXEC_OK, AtFlags::EACCESS) != Err(rustix::io::Errno::ACCESS)
+        };
+        let found = Found { identity: (found.dev(), found.ino()), directory: found.is_dir() };
+        (!may_enter).then(|| Cover { path: directory.into(), limit: Limit::Hidden, found })
+    })
 }
 
 fn look(path: &Path) -> io::Result<(u64, Found)> {

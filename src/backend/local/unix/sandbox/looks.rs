@@ -104,7 +104,7 @@ impl Looked {
 /// Looks at a path that has no links. None if there is nothing, or nothing that can be reached.
 fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => Err(SandboxError::preparation(format!(
+        Ok(found) if found.is_symlink() => Err(SandboxError::changed(format_args!(
             "{} has become a link while the sandbox was prepared",
             path.display()
         ))),

@@ -18,7 +18,9 @@ use super::probe::{Kernel, Mode};
 use super::shape::{
     At, Base, Hold, Identity, Kept, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target,
 };
-use crate::sandbox::{Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, SandboxError, SandboxSettings, Wall};
+use crate::sandbox::{
+    Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError, SandboxSettings, Wall,
+};
 
 /// What is decided besides the intent.
 #[derive(Clone, Copy, Debug)]
@@ -342,7 +344,8 @@ impl<'a> Tree<'a> {
         }
         let Some(found) = self.looks.look(&entry.path)? else {
             // What is away for a moment would come back as if nothing had been said about it.
-            return if change.exists() { Err(changed(&entry.path)) } else { Ok(()) };
+            let may_be_gone = !change.exists() || entry.origin == Origin::Glob && entry.skip_missing;
+            return if may_be_gone { Ok(()) } else { Err(changed(&entry.path)) };
         };
         if self.put.contains_key(&entry.path) && entry.access != Access::Deny {
             return Ok(());
@@ -560,7 +563,7 @@ fn is_shared(path: &Path) -> bool {
 }
 
 fn changed(path: &Path) -> SandboxError {
-    SandboxError::preparation(format!("{} has changed while the sandbox was prepared; try again", path.display()))
+    SandboxError::changed(format_args!("{} has changed while the sandbox was prepared", path.display()))
 }
 
 /// Where the memory file system has what is to be at an absolute path.

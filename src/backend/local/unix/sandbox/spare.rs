@@ -113,7 +113,10 @@ impl Spares {
 
     /// Keeps namespaces in which nobody was yet.
     pub(super) fn keep_new(&self, spare: Spare) {
-        let before = lock(&self.new).replace(spare);
+        let mut new = lock(&self.new);
+        // Nobody lets go of it any more.
+        let before = if self.keeps_none.load(Ordering::Relaxed) { Some(spare) } else { new.replace(spare) };
+        drop(new);
         drop(before);
     }
 
