@@ -151,6 +151,8 @@
 //! - Where the network is enabled, a command reaches whatever listens on the executor's machine, among that the executor: one
 //!   that serves a port of loopback without a token starts commands for it that are in no sandbox. Have it want a token
 //!   (`longarm serve --auth-token-file`), and deny that file in the intents.
+//! - On Linux, what is denied in a tree that cannot be written to, and is missing while a process is started: if the host puts it
+//!   there later, the process finds it. Name the directory that it will be in.
 //! - On Linux, a denied file that the host replaces by another one, as editors do that save, while a process runs: what was
 //!   there at the start is denied to that process. Name its directory where that matters.
 //! - A protected name that is only looked at afterwards, because the executor's owner wants it so

@@ -15,6 +15,8 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         script(9, "a setting of the machine, all but something allowed", denied, SETTING, Fails(&[EROFS, EACCES]))
             .needs(not_root),
+        script(9, "a setting of the machine, by an entry for it", named, SETTING, Fails(&[EROFS, EACCES]))
+            .needs(not_root),
         script(9, "a control group, all but something allowed", denied, GROUP, Fails(&[EROFS, EACCES])).needs(not_root),
         script(43, "the network enabled and all but something allowed", |dirs| denied(dirs).enabled(), "cat $S/f", {
             Denied(&[EACCES])
@@ -45,6 +47,10 @@ const GROUP: &str = "for group in /sys/fs/cgroup /sys/fs/cgroup/*/; do mkdir $gr
 
 fn denied(dirs: &Dirs) -> Policy {
     full(dirs).path(&dirs.s, "deny")
+}
+
+fn named(dirs: &Dirs) -> Policy {
+    ww(dirs).path("/sys/kernel/mm/ksm", "write")
 }
 
 fn keys(dirs: &Dirs) -> Policy {

@@ -68,9 +68,11 @@ impl KernelMounts {
         self.all.iter().filter_map(|known| known.cover.as_ref())
     }
 
-    /// The limit of a path, if it is at or below one of them.
+    /// The limit of a path, if it is at or below one of them, or what is called so everywhere.
     pub(super) fn limit(&self, path: &Path) -> Option<Limit> {
-        let mut limits = self.covers().filter(|cover| path.starts_with(&cover.path)).map(|cover| cover.limit);
+        let usual = path.starts_with("/sys").then_some(Limit::ReadOnly);
+        let covers = self.covers().filter(|cover| path.starts_with(&cover.path)).map(|cover| cover.limit);
+        let mut limits = usual.into_iter().chain(covers);
         let first = limits.next()?;
         Some(if limits.any(|limit| limit == Limit::Hidden) { Limit::Hidden } else { first })
     }

@@ -159,6 +159,8 @@ fn limits_hold_below_and_the_narrowest_counts() {
     for (path, limit) in [
         ("/srv", None),
         ("/srv/sys2", None),
+        ("/sys/kernel", Some(Limit::ReadOnly)),
+        ("/system", None),
         ("/srv/sys/x", Some(Limit::ReadOnly)),
         ("/srv/sys/proc", Some(Limit::Hidden)),
         ("/srv/sys/proc/sys/x", Some(Limit::Hidden)),
