@@ -94,7 +94,7 @@ impl Common {
     /// Nothing is kept any more: nobody comes next.
     pub(in crate::backend::local) fn close(&self) {
         #[cfg(target_os = "linux")]
-        self.spares.keep_none();
+        self.spares.close();
     }
 }
 

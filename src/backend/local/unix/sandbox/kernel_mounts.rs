@@ -106,9 +106,16 @@ impl KernelMounts {
 /// If they cannot be told. A sandbox is not made then: nothing else knows of a second procfs, in which a command would find the
 /// processes of the host, or with which it could change settings of the kernel.
 pub(super) fn current() -> Result<Arc<KernelMounts>, SandboxError> {
-    static WATCH: Watch = Watch::new();
     WATCH.current()
 }
+
+/// Closes the list, which the next one opens again.
+pub(super) fn rest() {
+    let last = WATCH.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(last);
+}
+
+static WATCH: Watch = Watch::new();
 
 /// The list of mounts, and what was found in it.
 #[derive(Debug)]

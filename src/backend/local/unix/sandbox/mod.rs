@@ -46,7 +46,6 @@ use std::sync::Arc;
 
 pub(super) use self::child::Report;
 use self::child::{Failure, Stage};
-pub(super) use self::notice::rest;
 pub(in crate::backend::local) use self::placeholder::{Held, Placeholders};
 use self::plan::{Settings, Walls};
 use self::plans::{For, Plans};
@@ -138,6 +137,12 @@ impl SandboxPlan {
         }
         failure
     }
+}
+
+/// Ends and closes what is kept for whoever comes next, if there is nobody now: what is missing then is made again.
+pub(super) fn rest() {
+    notice::rest();
+    kernel_mounts::rest();
 }
 
 /// Plans the sandbox for a process that the intent [admits](Bound::admits_process), with the loopback ports of the executor

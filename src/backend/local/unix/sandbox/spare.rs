@@ -68,7 +68,7 @@ pub(super) enum Program {
     #[default]
     Unmade,
     Made(Arc<OwnedFd>),
-    /// One could not be executed, and no other one could be.
+    /// One could not be executed, and no other one could be; or none is to be kept.
     Refused,
 }
 
@@ -124,6 +124,12 @@ impl Spares {
     pub(in crate::backend::local::unix) fn keep_none(&self) {
         self.keeps_none.store(true, Ordering::Relaxed);
         self.let_go();
+    }
+
+    /// Keeps nothing from now on: nobody comes next.
+    pub(in crate::backend::local::unix) fn close(&self) {
+        self.keep_none();
+        self.set_program(Program::Refused);
     }
 
     /// Keeps those no longer that nobody is in; whether there were any.
