@@ -46,7 +46,6 @@ impl SandboxError {
     }
 }
 
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is looked at twice there"))]
 impl SandboxError {
     /// Something was found to be another thing than a moment before.
     pub(crate) fn changed(reason: impl std::fmt::Display) -> Self {

@@ -35,7 +35,6 @@ impl Bound {
 impl Bound {
     /// What was found to match a pattern may be gone when it is looked at again: as with what appears later, nothing is said of it
     /// then.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is looked at twice there"))]
     pub(crate) fn let_matches_go(&mut self) {
         let matches = self.entries.iter_mut().filter(|entry| entry.origin == Origin::Glob);
         matches.for_each(|entry| entry.skip_missing = true);

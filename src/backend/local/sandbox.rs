@@ -146,12 +146,12 @@ impl Work {
         if self.hold == Hold::Names {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
             if let Some(path) = names.appeared(&bound) {
-                let reason = format!("{} has appeared while the sandbox was prepared; try again", path.display());
-                return Err(Failure::Changed(SandboxError::preparation(reason)));
+                let what = format_args!("{} has appeared while the sandbox was prepared", path.display());
+                return Err(Failure::Changed(SandboxError::changed(what)));
             }
             // What was missing is there now, to be mounted over.
             bound = self.bindings.finish(&raw, &own, &names.placeholders().collect::<Vec<_>>())?;
-            names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
+            names.lend_to(&bound).map_err(SandboxError::changed)?;
             unheld = admit(names.unheld(), &bound, settings)?;
             held = (!names.is_idle()).then_some(names);
         } else {
