@@ -146,7 +146,7 @@ impl Work {
         if self.hold == Hold::Names {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
             if let Some(path) = names.appeared(&bound) {
-                let what = format_args!("{} has appeared while the sandbox was prepared", path.display());
+                let what = format!("{} has appeared while the sandbox was prepared", path.display());
                 return Err(Failure::Changed(SandboxError::changed(what)));
             }
             // What was missing is there now, to be mounted over.
