@@ -27,6 +27,13 @@ pub enum SandboxError {
         /// Which part of the intent, and why.
         reason: String,
     },
+    /// What the intent is about was another thing at one look than at the next: files come and go. The executor has tried more than
+    /// once by then. The same request may be carried out a moment later.
+    #[error("sandbox cannot be prepared: {reason}; try again")]
+    Changed {
+        /// What has changed.
+        reason: String,
+    },
 }
 
 impl SandboxError {
@@ -44,42 +51,17 @@ impl SandboxError {
     pub fn preparation(reason: impl Into<String>) -> Self {
         Self::Preparation { reason: reason.into() }
     }
-}
 
-impl SandboxError {
-    /// Something was found to be another thing than a moment before.
-    pub(crate) fn changed(reason: impl std::fmt::Display) -> Self {
-        Self::preparation(format!("{reason}{TRY_AGAIN}"))
-    }
-
-    /// Whether it is one of those.
-    pub(crate) fn is_change(&self) -> bool {
-        matches!(self, Self::Preparation { reason } if reason.ends_with(TRY_AGAIN))
+    /// Something that was found to be another thing than a moment before.
+    pub fn changed(reason: impl Into<String>) -> Self {
+        Self::Changed { reason: reason.into() }
     }
 }
-
-/// What the sender can do about it.
-const TRY_AGAIN: &str = "; try again";
 
 struct Remedy<'a>(&'a Option<String>);
 
 impl std::fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_changed_is_told_from_what_stays_as_it_is() {
-        let changed = SandboxError::changed("it has changed");
-        assert_eq!(changed.to_string(), "sandbox cannot be prepared: it has changed; try again");
-        assert!(changed.is_change());
-        for lasting in [SandboxError::preparation("there are too many"), SandboxError::invalid("x; try again")] {
-            assert!(!lasting.is_change(), "{lasting}");
-        }
     }
 }

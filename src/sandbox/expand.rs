@@ -68,7 +68,7 @@ impl Scan<'_> {
                     // What is away for a moment would come back with all that matches.
                     if directory == glob.base && glob.has_base {
                         let what = format!("{} has changed while the sandbox was prepared", directory.display());
-                        return Err(SandboxError::changed(format_args!("pattern `{}`: {what}", glob.text)));
+                        return Err(SandboxError::changed(format!("pattern `{}`: {what}", glob.text)));
                     }
                     continue;
                 }

@@ -290,6 +290,7 @@ enum Detail {
     SandboxInvalid { reason: String },
     SandboxUnavailable { cause: String, remedy: Option<String> },
     SandboxPreparation { reason: String },
+    SandboxChanged { reason: String },
     Unsupported { reason: String },
     Busy { limit: usize },
     Disconnected { may_have_run: bool, reason: String },
@@ -324,6 +325,7 @@ impl Detail {
             FsError::Sandbox(SandboxError::Preparation { reason }) => {
                 Self::SandboxPreparation { reason: reason.clone() }
             }
+            FsError::Sandbox(SandboxError::Changed { reason }) => Self::SandboxChanged { reason: reason.clone() },
             FsError::Busy(Busy { limit }) => Self::Busy { limit: *limit },
             FsError::Disconnected(Disconnected { sent, reason }) => {
                 Self::Disconnected { may_have_run: *sent == Sent::Unknown, reason: reason.to_string() }
@@ -393,6 +395,7 @@ impl Detail {
             Self::SandboxInvalid { reason } => SandboxError::Invalid { reason }.into(),
             Self::SandboxUnavailable { cause, remedy } => SandboxError::Unavailable { cause, remedy }.into(),
             Self::SandboxPreparation { reason } => SandboxError::Preparation { reason }.into(),
+            Self::SandboxChanged { reason } => SandboxError::Changed { reason }.into(),
             Self::Unsupported { reason } => {
                 Unsupported { feature: asked.method, place: format!("the executor: {reason}") }.into()
             }

@@ -104,7 +104,7 @@ const fn class(error: &SpawnError) -> (ErrorCode, Option<&'static str>) {
 pub(super) const fn sandbox_kind(refusal: &SandboxError) -> Option<&'static str> {
     match refusal {
         SandboxError::Invalid { .. } => None,
-        SandboxError::Preparation { .. } => Some(SANDBOX_PREPARATION),
+        SandboxError::Preparation { .. } | SandboxError::Changed { .. } => Some(SANDBOX_PREPARATION),
         SandboxError::Unsupported | SandboxError::Unavailable { .. } => Some(SANDBOX_UNAVAILABLE),
     }
 }
@@ -164,6 +164,7 @@ enum Detail {
     SandboxInvalid { reason: String },
     SandboxUnavailable { cause: String, remedy: Option<String> },
     SandboxPreparation { reason: String },
+    SandboxChanged { reason: String },
     ProgramNotFound { program: String, searched: Option<String> },
     InterpreterNotFound { program: String, interpreter: String },
     CwdNotFound { path: String },
@@ -201,6 +202,7 @@ impl Detail {
             SpawnError::Sandbox(SandboxError::Preparation { reason }) => {
                 Self::SandboxPreparation { reason: reason.clone() }
             }
+            SpawnError::Sandbox(SandboxError::Changed { reason }) => Self::SandboxChanged { reason: reason.clone() },
             SpawnError::ProgramNotFound { program, searched } => {
                 Self::ProgramNotFound { program: text(program), searched: searched.clone() }
             }
@@ -269,6 +271,7 @@ impl Detail {
             Self::SandboxInvalid { reason } => SandboxError::Invalid { reason }.into(),
             Self::SandboxUnavailable { cause, remedy } => SandboxError::Unavailable { cause, remedy }.into(),
             Self::SandboxPreparation { reason } => SandboxError::Preparation { reason }.into(),
+            Self::SandboxChanged { reason } => SandboxError::Changed { reason }.into(),
             Self::ProgramNotFound { program, searched } => {
                 SpawnError::ProgramNotFound { program: path(program), searched }
             }

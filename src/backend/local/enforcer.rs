@@ -70,7 +70,8 @@ pub trait SandboxEnforcer: Any + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// [`SandboxError::Unavailable`] for what cannot be enforced here, and [`SandboxError::Preparation`] for an intent that
-    /// cannot be applied to the files that there are. The process is not started then.
+    /// cannot be applied to the files that there are. The process is not started then. After [`SandboxError::Changed`] the place
+    /// binds the intent once more and asks again, three times in all.
     fn prepare(&self, start: &SandboxedStart<'_>) -> Result<SandboxPlan, SandboxError>;
 }
 

@@ -65,8 +65,10 @@ use self::buffers::Buffers;
 pub use self::config::{Containment, LocalConfig};
 use self::control::LocalControl;
 use self::input::Input;
+use self::os::Launched;
 use self::output::{EventQueue, EventReader};
 use self::registry::Registry;
+use self::sandbox::{Attempt, Sandboxed};
 use self::shared::Shared;
 use self::spawn::LaunchPlan;
 use self::spawner::{Preparer, Spawner};
@@ -156,7 +158,17 @@ impl Local {
         let plan = LaunchPlan::new(request, &self.config)?;
         let work = self.work(request, &plan.cwd, sandbox::Hold::Nothing)?;
         let Some(work) = work else { return Ok(Enforcement::NONE) };
-        let prepared = tokio::task::spawn_blocking(move || work.carry_out()).await;
+        let prepare = move || {
+            let mut attempt = Attempt::FIRST;
+            loop {
+                let outcome = work.carry_out(attempt);
+                attempt = match attempt.after(&outcome) {
+                    Some(next) => next,
+                    None => return outcome,
+                };
+            }
+        };
+        let prepared = tokio::task::spawn_blocking(prepare).await;
         let prepared = prepared.map_err(|error| OsError::new("prepare a sandbox", std::io::Error::other(error)))??;
         Ok(prepared.map_or(Enforcement::NONE, |prepared| prepared.sandboxed.enforcement().clone()))
     }
@@ -174,6 +186,52 @@ impl Local {
         hold: sandbox::Hold,
     ) -> Result<Option<sandbox::Work>, SpawnError> {
         sandbox::work(request, &self.config, (&self.placeholders, &self.bindings), cwd, hold)
+    }
+
+    /// Makes the process, with its sandbox if it has one, and that one's type.
+    async fn start(&self, request: &ExecRequest) -> Result<(Launched, Option<Sandboxed>, String), SpawnError> {
+        let mut attempt = Attempt::FIRST;
+        loop {
+            let outcome = self.start_once(request, attempt).await;
+            attempt = match attempt.after(&outcome) {
+                Some(next) => next,
+                None => return outcome,
+            };
+        }
+    }
+
+    /// The same, once.
+    async fn start_once(
+        &self,
+        request: &ExecRequest,
+        attempt: Attempt,
+    ) -> Result<(Launched, Option<Sandboxed>, String), SpawnError> {
+        let mut plan = LaunchPlan::new(request, &self.config)?;
+        if plan.wants_shell()
+            && let Some(shell) = self.login_shell().await
+        {
+            plan.env.insert("SHELL".into(), shell.clone());
+        }
+        let Some(work) = self.work(request, &plan.cwd, sandbox::Hold::Names)? else {
+            return Ok((self.spawner.start(plan).await?, None, NO_SANDBOX.to_owned()));
+        };
+        let (keeper, config) = (self.spawner.keeper(), Arc::clone(&self.config));
+        let prepare = move || {
+            let Some(prepared) = work.carry_out(attempt)? else { return Ok((plan, None)) };
+            plan.names = prepared.held.map(|held| keeper.keep(held, config.sandbox.violations.clone()));
+            plan.real_cwd = Some(prepared.cwd);
+            prepared.plan.apply(&mut plan, &config.base_env)?;
+            let mut sandboxed = prepared.sandboxed;
+            sandboxed.hold(plan.names.clone());
+            Ok((plan, Some((sandboxed, prepared.sandbox_type))))
+        };
+        let by = match enforcer::is_native(&self.config.enforcer) {
+            true => Preparer::Spawner,
+            false => Preparer::Runtime,
+        };
+        let (launched, prepared) = self.spawner.start_prepared(by, prepare).await?;
+        let (sandboxed, sandbox_type) = prepared.unzip();
+        Ok((launched, sandboxed, sandbox_type.unwrap_or_else(|| NO_SANDBOX.to_owned())))
     }
 
     async fn gather_info(&self) -> Result<EnvironmentInfo, CallError> {
@@ -198,37 +256,9 @@ impl ExecBackend for Local {
     async fn spawn(&self, request: ExecRequest) -> Result<Spawned, SpawnError> {
         // Declared first, and so dropped last: closing waits until a child that came too late is in the hands of the reaper.
         let _starting = self.registry.begin().ok_or(SpawnError::Closed)?;
-        let mut plan = LaunchPlan::new(&request, &self.config)?;
-        if plan.wants_shell()
-            && let Some(shell) = self.login_shell().await
-        {
-            plan.env.insert("SHELL".into(), shell.clone());
-        }
-        let has_terminal = plan.terminal.is_some();
+        let has_terminal = request.terminal.is_some();
         let limit = self.config.start_limit;
-        let starting = tokio::time::timeout(limit, async {
-            let work = self.work(&request, &plan.cwd, sandbox::Hold::Names)?;
-            let Some(work) = work else {
-                return Ok((self.spawner.start(plan).await?, None, NO_SANDBOX.to_owned()));
-            };
-            let (keeper, config) = (self.spawner.keeper(), Arc::clone(&self.config));
-            let prepare = move || {
-                let Some(prepared) = work.carry_out()? else { return Ok((plan, None)) };
-                plan.names = prepared.held.map(|held| keeper.keep(held, config.sandbox.violations.clone()));
-                plan.real_cwd = Some(prepared.cwd);
-                prepared.plan.apply(&mut plan, &config.base_env)?;
-                let mut sandboxed = prepared.sandboxed;
-                sandboxed.hold(plan.names.clone());
-                Ok((plan, Some((sandboxed, prepared.sandbox_type))))
-            };
-            let by = match enforcer::is_native(&self.config.enforcer) {
-                true => Preparer::Spawner,
-                false => Preparer::Runtime,
-            };
-            let (launched, prepared) = self.spawner.start_prepared(by, prepare).await?;
-            let (sandboxed, sandbox_type) = prepared.unzip();
-            Ok((launched, sandboxed, sandbox_type.unwrap_or_else(|| NO_SANDBOX.to_owned())))
-        });
+        let starting = tokio::time::timeout(limit, self.start(&request));
         let (launched, sandboxed, sandbox_type) = starting.await.unwrap_or(Err(SpawnError::TimedOut { limit }))?;
         let mut enforcement = sandboxed.as_ref().map_or(Enforcement::NONE, |sandboxed| sandboxed.enforcement().clone());
         launched.child.correct(&mut enforcement);

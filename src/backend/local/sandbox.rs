@@ -99,34 +99,19 @@ pub(super) struct Work {
 impl Work {
     /// Binds and plans. None if the request asks for a sandbox that restricts nothing. Blocks.
     ///
-    /// What was found at a path can be gone at the next look, as files come and go; then it is tried again.
-    ///
     /// # Errors
     ///
-    /// Why there can be none. Nothing was started.
-    pub(super) fn carry_out(&self) -> Result<Option<Prepared>, SpawnError> {
-        for _ in 1..ATTEMPTS {
-            match self.attempt(Attempt::First) {
-                Err(Failure::Changed(_)) => {}
-                Err(Failure::Final(error)) => return Err(error),
-                Ok(prepared) => return Ok(prepared),
-            }
-        }
-        self.attempt(Attempt::Last).map_err(|failure| match failure {
-            Failure::Changed(error) => error.into(),
-            Failure::Final(error) => error,
-        })
-    }
-
-    /// The same, once. What is held for it is let go if it fails.
-    fn attempt(&self, attempt: Attempt) -> Result<Option<Prepared>, Failure> {
+    /// Why there can be none. Nothing was started, and what was held for it is let go.
+    pub(super) fn carry_out(&self, attempt: Attempt) -> Result<Option<Prepared>, SpawnError> {
         let settings = &self.config.sandbox;
         let (raw, own) = self.bind()?;
         let bound = self.bindings.finish(&raw, &own, &[])?;
         if bound.class == Class::Nothing {
             return match self.must_manage {
                 false => Ok(None),
-                true => Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it"))?,
+                true => {
+                    Err(unmanaged("asks for a sandbox that restricts nothing", "restrict the network in it").into())
+                }
             };
         }
         // Where the intent was just bound to it, it is known to be there, and to have no links.
@@ -134,12 +119,12 @@ impl Work {
         let cwd = match known.map_or_else(|| self.cwd.canonicalize(), |root| Ok(root.clone())) {
             Ok(cwd) => cwd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SpawnError::CwdNotFound { path: self.cwd.clone() }.into());
+                return Err(SpawnError::CwdNotFound { path: self.cwd.clone() });
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(SpawnError::CwdPermissionDenied { path: self.cwd.clone() }.into());
+                return Err(SpawnError::CwdPermissionDenied { path: self.cwd.clone() });
             }
-            Err(error) => return Err(SpawnError::from(OsError::new("look up the working directory", error)).into()),
+            Err(error) => return Err(OsError::new("look up the working directory", error).into()),
         };
         bound.admits_process(&cwd)?;
         let (mut bound, mut held, mut unheld) = (bound, None, Vec::new());
@@ -147,11 +132,11 @@ impl Work {
             let mut names = self.placeholders.hold(&bound.protected, settings.missing_protected);
             if let Some(path) = names.appeared(&bound) {
                 let what = format!("{} has appeared while the sandbox was prepared", path.display());
-                return Err(Failure::Changed(SandboxError::changed(what)));
+                return Err(SandboxError::changed(what).into());
             }
             // What was missing is there now, to be mounted over.
             bound = self.bindings.finish(&raw, &own, &names.placeholders().collect::<Vec<_>>())?;
-            names.lend_to(&bound).map_err(SandboxError::changed)?;
+            names.lend_to(&bound).map_err(|error| SandboxError::changed(error.to_string()))?;
             unheld = admit(names.unheld(), &bound, settings)?;
             held = (!names.is_idle()).then_some(names);
         } else {
@@ -161,17 +146,15 @@ impl Work {
         // Last, since it can be a long walk.
         if !bound.globs.is_empty() {
             let bound = Arc::make_mut(&mut bound);
-            bound.expand_globs(&HostPaths).map_err(Failure::of_a_look)?;
-            if attempt == Attempt::Last {
+            bound.expand_globs(&HostPaths)?;
+            if attempt.is_last() {
                 // Where files that match come and go all the time, one is always gone.
                 bound.let_matches_go();
             }
         }
         let enforcer = &self.config.enforcer;
         let start = SandboxedStart { bound: &bound, settings, managed: self.managed.as_ref(), cwd: &cwd };
-        let is_native = super::enforcer::is_native(enforcer);
-        let failure = |error| if is_native { Failure::of_a_look(error) } else { error.into() };
-        let plan = enforcer.prepare(&start).map_err(failure)?.admitted(settings)?;
+        let plan = enforcer.prepare(&start)?.admitted(settings)?;
         let mut enforcement = plan.enforcement().clone();
         for (path, why) in unheld {
             enforcement.mechanisms.push(format!("look at {path} at the end: {why}"));
@@ -198,41 +181,24 @@ impl Work {
     }
 }
 
-/// Why there is no sandbox.
-enum Failure {
-    /// What is on the file system is not, or may not be, what was found there first.
-    Changed(SandboxError),
-    Final(SpawnError),
-}
+/// One more look at files, which come and go: what was found at a path can be another thing at the next look. Then nothing was
+/// started, and it is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt(u8);
 
-impl Failure {
-    /// Of whoever has looked at the files once more.
-    fn of_a_look(error: SandboxError) -> Self {
-        if error.is_change() { Self::Changed(error) } else { error.into() }
+impl Attempt {
+    pub(super) const FIRST: Self = Self(1);
+
+    fn is_last(self) -> bool {
+        self.0 == 3
+    }
+
+    /// The next one, if the outcome of this one asks for it.
+    pub(super) fn after<T>(self, outcome: &Result<T, SpawnError>) -> Option<Self> {
+        let has_changed = matches!(outcome, Err(SpawnError::Sandbox(SandboxError::Changed { .. })));
+        (has_changed && !self.is_last()).then_some(Self(self.0 + 1))
     }
 }
-
-impl From<SpawnError> for Failure {
-    fn from(error: SpawnError) -> Self {
-        Self::Final(error)
-    }
-}
-
-impl From<SandboxError> for Failure {
-    fn from(error: SandboxError) -> Self {
-        Self::Final(error.into())
-    }
-}
-
-/// Whether it can be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
-    First,
-    Last,
-}
-
-/// How often it is looked whether files stay as they are.
-const ATTEMPTS: usize = 3;
 
 impl Sandboxed {
     pub(super) fn enforcement(&self) -> &Enforcement {

@@ -10,6 +10,8 @@ use crate::request::Signal;
 use crate::testing::patience::{Patience, within};
 
 #[cfg(target_os = "linux")]
+mod changes;
+#[cfg(target_os = "linux")]
 mod held;
 #[cfg(target_os = "linux")]
 #[path = "../../../tests/common/needs.rs"]

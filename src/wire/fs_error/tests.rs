@@ -113,6 +113,7 @@ fn more_rows() -> Vec<(FsError, &'static str, i64, &'static str)> {
         (SandboxError::Invalid { reason: "r".into() }.into(), READ, -32602, "sandbox intent is invalid: r"),
         (SandboxError::unavailable("r", "s").into(), READ, -32602, "sandbox cannot be enforced here: r; s"),
         (SandboxError::preparation("r").into(), READ, -32602, "sandbox cannot be prepared: r"),
+        (SandboxError::changed("r").into(), READ, -32602, "sandbox cannot be prepared: r; try again"),
         (Busy { limit: 3 }.into(), READ, -32600, "3"),
         (FsError::Closed, READ, -32603, "the environment is closed"),
         (Disconnected { sent: Sent::NotSent, reason: "r".into() }.into(), READ, -32603, "disconnected"),

@@ -69,6 +69,12 @@ fn table() -> Vec<(SpawnError, i64, Option<&'static str>, &'static str)> {
             Some("sandboxPreparation"),
             "sandbox cannot be prepared: no glob",
         ),
+        (
+            SandboxError::changed("gone").into(),
+            -32602,
+            Some("sandboxPreparation"),
+            "sandbox cannot be prepared: gone; try again",
+        ),
         (SandboxError::invalid("no level").into(), -32602, None, "sandbox intent is invalid: no level"),
         missing(SpawnError::ProgramNotFound { program: program(), searched: None }, r#"program "prog" not found"#),
         missing(

@@ -152,7 +152,7 @@ impl Watch {
             }
         }
         let path = moved.unwrap_or_default();
-        Err(SandboxError::changed(format_args!(
+        Err(SandboxError::changed(format!(
             "what is mounted at {} is not found there: it is moved while the sandbox is prepared",
             path.display()
         )))

@@ -104,10 +104,9 @@ impl Looked {
 /// Looks at a path that has no links. None if there is nothing, or nothing that can be reached.
 fn look(path: &Path) -> Result<Option<Found>, SandboxError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => Err(SandboxError::changed(format_args!(
-            "{} has become a link while the sandbox was prepared",
-            path.display()
-        ))),
+        Ok(found) if found.is_symlink() => {
+            Err(SandboxError::changed(format!("{} has become a link while the sandbox was prepared", path.display())))
+        }
         Ok(found) => Ok(Some(Found { identity: (found.dev(), found.ino()), directory: found.is_dir() })),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => Ok(None),

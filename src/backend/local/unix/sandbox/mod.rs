@@ -211,31 +211,27 @@ fn error(refusal: &Refusal, shape: &Shape) -> SandboxError {
         return probe::explain(refusal).into();
     };
     let error = io::Error::from_raw_os_error(*errno);
-    let what = step_name(*stage);
+    let about = || match name(*failure, shape) {
+        Some(name) => format!("{}: {name}", step_name(*stage)),
+        None => step_name(*stage).to_owned(),
+    };
     match stage {
         Stage::Landlock if *errno == libc::E2BIG => SandboxError::unavailable(
             "the executor is itself behind as many Landlock rulesets as the kernel stacks",
             "start it from fewer nested sandboxes",
         ),
-        Stage::Source
-        | Stage::SourceChanged
-        | Stage::Held
-        | Stage::HeldChanged
-        | Stage::Step
-        | Stage::StepChanged
-        | Stage::Port
-        | Stage::Make => {
+        Stage::SourceChanged | Stage::HeldChanged | Stage::StepChanged => SandboxError::changed(about()),
+        // It was there a moment before, and no link.
+        Stage::Source | Stage::Held | Stage::Step if matches!(*errno, libc::ENOENT | libc::ENOTDIR | libc::ELOOP) => {
+            SandboxError::changed(format!("{}: {error}", about()))
+        }
+        Stage::Source | Stage::Held | Stage::Step | Stage::Port | Stage::Make => {
             let remedy = match stage {
-                Stage::SourceChanged | Stage::HeldChanged | Stage::StepChanged => "try again",
                 Stage::Port => "send another port",
                 Stage::Make => "try again, or send fewer entries",
                 _ => "let the executor's user reach it, or leave it out of the intent",
             };
-            let reason = match name(*failure, shape) {
-                Some(name) => format!("{what}: {name}: {error}; {remedy}"),
-                None => format!("{what}: {error}; {remedy}"),
-            };
-            SandboxError::preparation(reason)
+            SandboxError::preparation(format!("{}: {error}; {remedy}", about()))
         }
         _ => probe::explain(refusal).into(),
     }

@@ -563,7 +563,7 @@ fn is_shared(path: &Path) -> bool {
 }
 
 fn changed(path: &Path) -> SandboxError {
-    SandboxError::changed(format_args!("{} has changed while the sandbox was prepared", path.display()))
+    SandboxError::changed(format!("{} has changed while the sandbox was prepared", path.display()))
 }
 
 /// Where the memory file system has what is to be at an absolute path.

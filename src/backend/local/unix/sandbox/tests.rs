@@ -323,7 +323,7 @@ async fn a_place_that_changes_before_the_start_refuses_it() {
             replace(&root);
             let error = Running::start(launch_plan("true", Path::new("/tmp"), sandbox)).await.err().unwrap();
             assert!(
-                matches!(&error, SpawnError::Sandbox(SandboxError::Preparation { reason }) if reason.contains("/w")),
+                matches!(&error, SpawnError::Sandbox(SandboxError::Changed { reason }) if reason.contains("/w")),
                 "{error}"
             );
             // A name, whatever it is.

@@ -255,5 +255,5 @@ fn what_of_the_kernels_is_mounted_elsewhere_has_its_limits() {
     std::fs::rename(at("o/proc"), at("moved")).unwrap();
     std::fs::create_dir(at("o/proc")).unwrap();
     let refused = shape(&bound(read, &[]), &settings, &kernel, &Looks::with(mounts));
-    assert!(matches!(refused, Err(SandboxError::Preparation { reason }) if reason.contains("o/proc has changed")));
+    assert!(matches!(refused, Err(SandboxError::Changed { reason }) if reason.contains("o/proc has changed")));
 }

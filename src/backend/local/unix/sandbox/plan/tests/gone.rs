@@ -54,8 +54,8 @@ impl Root {
 }
 
 fn says_changed(refused: Result<Shape, SandboxError>, path: &Path) -> bool {
-    let Err(SandboxError::Preparation { reason }) = refused else { return false };
-    reason.contains(&format!("{} has changed", path.display())) && reason.ends_with("try again")
+    let Err(SandboxError::Changed { reason }) = refused else { return false };
+    reason.contains(&format!("{} has changed", path.display()))
 }
 
 #[test]
