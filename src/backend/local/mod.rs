@@ -158,10 +158,12 @@ impl Local {
         let plan = LaunchPlan::new(request, &self.config)?;
         let work = self.work(request, &plan.cwd, sandbox::Hold::Nothing)?;
         let Some(work) = work else { return Ok(Enforcement::NONE) };
+        let asked = Arc::new(());
+        let asker = Arc::downgrade(&asked);
         let prepare = move || {
             let mut attempt = Attempt::FIRST;
             loop {
-                let outcome = work.carry_out(attempt);
+                let outcome = work.carry_out(attempt, &asker);
                 attempt = match attempt.after(&outcome) {
                     Some(next) => next,
                     None => return outcome,
@@ -216,8 +218,11 @@ impl Local {
             return Ok((self.spawner.start(plan).await?, None, NO_SANDBOX.to_owned()));
         };
         let (keeper, config) = (self.spawner.keeper(), Arc::clone(&self.config));
+        // Goes with this future.
+        let asked = Arc::new(());
+        let asker = Arc::downgrade(&asked);
         let prepare = move || {
-            let Some(prepared) = work.carry_out(attempt)? else { return Ok((plan, None)) };
+            let Some(prepared) = work.carry_out(attempt, &asker)? else { return Ok((plan, None)) };
             plan.names = prepared.held.map(|held| keeper.keep(held, config.sandbox.violations.clone()));
             plan.real_cwd = Some(prepared.cwd);
             prepared.plan.apply(&mut plan, &config.base_env)?;

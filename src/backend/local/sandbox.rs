@@ -1,9 +1,10 @@
 //! The sandbox of a process on this machine: from the intent of a request to a plan, before anything is started, and what
 //! becomes of it at the end.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::config::LocalConfig;
 use super::enforcer::{SandboxPlan, SandboxedStart};
@@ -13,8 +14,9 @@ use crate::error::{OsError, SpawnError};
 use crate::event::OutputStream;
 use crate::request::ExecRequest;
 use crate::sandbox::{
-    Bindings, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, HostPaths, KeepsOwn as _,
-    Level, ManagedNetworkFacts, MissingOwn, SandboxBackend, SandboxError, SandboxIntent, SandboxSettings, Violation,
+    Bindings, Bound, Class, Denial, DenialWatch, Enforcement, Evidence, Facts, FileViolation, Found, HostPaths,
+    KeepsOwn as _, Level, ManagedNetworkFacts, MissingOwn, PathIdentity, SandboxBackend, SandboxError, SandboxIntent,
+    SandboxSettings, Seen, Violation,
 };
 use crate::status::ExitStatus;
 
@@ -97,12 +99,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Binds and plans. None if the request asks for a sandbox that restricts nothing. Blocks.
+    /// Binds and plans. None if the request asks for a sandbox that restricts nothing. Blocks, and ends early when `asker` is no more.
     ///
     /// # Errors
     ///
     /// Why there can be none. Nothing was started, and what was held for it is let go.
-    pub(super) fn carry_out(&self, attempt: Attempt) -> Result<Option<Prepared>, SpawnError> {
+    pub(super) fn carry_out(&self, attempt: Attempt, asker: &Weak<()>) -> Result<Option<Prepared>, SpawnError> {
         let settings = &self.config.sandbox;
         let (raw, own) = self.bind()?;
         let bound = self.bindings.finish(&raw, &own, &[])?;
@@ -146,7 +148,7 @@ impl Work {
         // Last, since it can be a long walk.
         if !bound.globs.is_empty() {
             let bound = Arc::make_mut(&mut bound);
-            bound.expand_globs(&HostPaths)?;
+            bound.expand_globs(&WhileWanted(asker))?;
             if attempt.is_last() {
                 // Where files that match come and go all the time, one is always gone.
                 bound.let_matches_go();
@@ -178,6 +180,31 @@ impl Work {
         };
         let own = self.placeholders.own(&bound, missing)?;
         Ok((bound, own))
+    }
+}
+
+/// The files of this machine, of which nothing more is listed when nobody waits for it any more: a tree can be large, or on a file
+/// system that is far away.
+struct WhileWanted<'a>(&'a Weak<()>);
+
+impl PathIdentity for WhileWanted<'_> {
+    fn look(&self, path: &Path) -> io::Result<Seen> {
+        HostPaths.look(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<(OsString, Found)>> {
+        if self.0.strong_count() == 0 {
+            return Err(io::Error::other("the start was given up"));
+        }
+        HostPaths.list(directory)
+    }
+
+    fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
+        HostPaths.read_start(file, max)
+    }
+
+    fn true_name(&self, path: &Path) -> io::Result<PathBuf> {
+        HostPaths.true_name(path)
     }
 }
 

@@ -68,11 +68,55 @@ async fn a_start_whose_files_are_exchanged_is_prepared_again_a_few_times() {
             Err(error) => panic!("{error}"),
         };
         let output = String::from_utf8(output).unwrap();
-        assert!(code == 0 && output.ends_with("ran\n") && !output.contains("secret"), "{code} {output}");
+        assert!(code == 0 && output.contains("ran\n") && !output.contains("secret"), "{code} {output}");
         assert_eq!((prepared, left), (times + 1, vec!["file".to_owned(), "made".into()]));
     }
     let (outcome, prepared, left) = run_while_exchanged(usize::MAX).await;
     let Err(SpawnError::Sandbox(SandboxError::Changed { reason })) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("/root/file"), "{reason}");
     assert_eq!((prepared, left), (3, vec!["file".to_owned()]));
+}
+
+/// Counts what it is asked for.
+#[derive(Debug, Default)]
+struct Counts(AtomicUsize);
+
+impl SandboxEnforcer for Counts {
+    fn prepare(&self, _start: &SandboxedStart<'_>) -> Result<SandboxPlan, SandboxError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(SandboxError::Unsupported)
+    }
+}
+
+#[tokio::test]
+async fn who_gives_a_start_up_has_no_tree_walked_for_it() {
+    let enforcer = Arc::new(Counts::default());
+    let local = Local::new(LocalConfig::from_host().enforcer(Arc::clone(&enforcer) as _));
+    let (directory, intent) = workspace();
+    let intent = intent.deny_glob(format!("{}/**/*.pem", directory.path().display()));
+    let request = ExecRequest::new(["true"]).cwd(directory.path()).sandbox(intent);
+    for gives_up in [false, true] {
+        let stalled = local.placeholders.stall();
+        let mut start = Box::pin(local.spawn(request.clone()));
+        let early = (&mut start).now_or_never().map(|outcome| outcome.err());
+        assert!(early.is_none(), "the walk is still to come: {early:?}");
+        if gives_up {
+            drop(start);
+            drop(stalled);
+        } else {
+            drop(stalled);
+            let Err(error) = start.await else { panic!("there is no sandbox to be had") };
+            assert!(matches!(error, SpawnError::Sandbox(SandboxError::Unsupported)), "{error}");
+            assert_eq!(enforcer.0.load(Ordering::Relaxed), 1);
+        }
+    }
+    // Who looks has the enforcer too.
+    local.close().await;
+    drop(local);
+    let mut patience = Patience::new(Duration::from_secs(60));
+    while Arc::strong_count(&enforcer) > 1 {
+        assert!(patience.is_left(), "the look goes on");
+        patience.sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(enforcer.0.load(Ordering::Relaxed), 1, "the walk has not ended");
 }
