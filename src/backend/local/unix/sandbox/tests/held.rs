@@ -102,7 +102,7 @@ async fn a_held_directory_that_changes_before_the_start_refuses_it() {
         std::fs::rename(workspace.path("w/deep/er"), workspace.path("w/deep/aside")).unwrap();
         std::fs::create_dir(workspace.path("w/deep/er")).unwrap();
         let error = Running::start(launch_plan("true", Path::new("/tmp"), sandbox)).await.err().unwrap();
-        let SpawnError::Sandbox(SandboxError::Preparation { reason }) = &error else { panic!("{error}") };
+        let SpawnError::Sandbox(SandboxError::Changed { reason }) = &error else { panic!("{error}") };
         assert!(reason.contains(workspace.path("w/deep/er").to_str().unwrap()), "{reason}");
     }
 }
