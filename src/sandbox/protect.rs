@@ -23,6 +23,10 @@ pub(super) fn names(
     }
     let mut found = Vec::new();
     for root in bound.workspace_roots.iter().filter(|root| bound.can_write(root)) {
+        // A file holds no names.
+        if resolver.found(root)? != Found::Directory {
+            continue;
+        }
         for name in &names {
             let path = root.join(name);
             if !freed.contains(&path) {

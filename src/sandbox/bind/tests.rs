@@ -116,6 +116,15 @@ fn a_workspace_is_writable_but_for_its_protected_names() {
 }
 
 #[test]
+fn a_workspace_root_that_is_a_file_is_writable_and_holds_no_names() {
+    let fake = machine();
+    let bound = bind(&fake, &SandboxIntent::workspace_write([uri("/srv/out/x"), uri("/srv/w")]));
+    assert_access(&bound, &[("/srv/out/x", Some(Write)), ("/srv/out", Some(Read)), ("/srv/w/.aws", Some(Read))]);
+    assert!(bound.protected.iter().all(|name| name.root == Path::new("/srv/w")), "{:?}", bound.protected);
+    assert_eq!(bound.protected.len(), 4);
+}
+
+#[test]
 fn what_stands_for_the_directory_of_temporary_files_is_denied_whatever_it_is() {
     for thing in ["/tmp", "/tmp -> /srv/file", "/srv/"] {
         let fake = FakePaths::new(&[thing, "/srv/file"]);
