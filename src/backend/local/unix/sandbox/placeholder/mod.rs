@@ -25,6 +25,7 @@ mod made;
 mod spot;
 mod stock;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -47,6 +48,7 @@ use self::lent::Writer;
 use self::made::Stands;
 use self::spot::{Is, Parent, Spot};
 use self::stock::Stock;
+use super::plan::is_own;
 use crate::backend::local::names::Unheld;
 use crate::sandbox::{Bound, Class, KeepsOwn, MissingOwn, MissingProtected, ProtectedName, SandboxError};
 
@@ -154,8 +156,9 @@ impl Placeholders {
     /// not to be: [`Held::unheld`] tells of those that a process could make.
     pub(in crate::backend::local) fn hold(&self, names: &[ProtectedName], missing: MissingProtected) -> Held {
         self.shared.try_again();
-        let spots = self.shared.spots(names);
-        self.hold_at(names, spots, missing)
+        let names = of_the_host(names);
+        let spots = self.shared.spots(&names);
+        self.hold_at(&names, spots, missing)
     }
 
     /// The same, where these names are.
@@ -222,6 +225,7 @@ impl Placeholders {
         names: &[ProtectedName],
         missing: MissingProtected,
     ) -> Vec<(PathBuf, Unheld)> {
+        let names = of_the_host(names);
         let names = names.iter().filter(|name| matches!(Identity::at(&name.path), Ok(None)) && can_be_made(&name.path));
         let unheld = names.filter_map(|name| {
             let is_wanted = missing == MissingProtected::Placeholder || name.required;
@@ -520,6 +524,14 @@ impl State {
 
     fn is_idle(&self) -> bool {
         self.placed.is_empty() && self.left.is_empty() && self.under_way.is_empty() && self.stock.ready.is_empty()
+    }
+}
+
+/// The names but those in what every process has of its own: it does not have what the host has there.
+fn of_the_host(names: &[ProtectedName]) -> Cow<'_, [ProtectedName]> {
+    match names.iter().any(|name| is_own(&name.path)) {
+        true => names.iter().filter(|name| !is_own(&name.path)).cloned().collect(),
+        false => names.into(),
     }
 }
 

@@ -96,6 +96,14 @@ fn hold_but(executor: &Placeholders, root: &Path, missing: MissingProtected, wat
     executor.hold(&protected, missing)
 }
 
+#[test]
+fn nothing_is_held_in_what_every_process_has_of_its_own() {
+    let scene = Scene::new();
+    let held = hold(&scene.executor(), Path::new("/proc"), Placeholder);
+    assert!(held.is_idle() && held.unheld().next().is_none(), "{held:?}");
+    assert!(!scene.journals.exists());
+}
+
 fn is_empty_directory(path: &Path) -> bool {
     Spot::by_path(path.into()).is_empty()
 }
