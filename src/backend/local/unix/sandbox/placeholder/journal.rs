@@ -55,9 +55,10 @@ impl Journal {
     }
 
     fn begin_in(directory: &Path) -> io::Result<Self> {
-        make_private(directory)?;
+        let named_in = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
+        make_private(directory).map_err(named_in)?;
         let path = directory.join(format!("{}.{EXTENSION}", uuid::Uuid::new_v4().simple()));
-        let file = named(&path, &[])?;
+        let file = named(&path, &[]).map_err(named_in)?;
         Ok(Self { path, file, bytes: 0, least: 0, is_needless: false })
     }
 
@@ -249,7 +250,7 @@ pub(super) fn make_private(directory: &Path) -> io::Result<()> {
     if is_private(directory) {
         return Ok(());
     }
-    let text = format!("{} is no directory that only its owner, this user, may write to", directory.display());
+    let text = "it is no directory that only its owner, this user, may write to";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
