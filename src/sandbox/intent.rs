@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::error::SandboxError;
 use crate::path_uri::PathUri;
@@ -81,12 +82,12 @@ impl SandboxIntent {
     ///
     /// # Errors
     ///
-    /// [`SandboxError::Invalid`] if the text is not of that form.
+    /// [`SandboxError::Invalid`] if the text is not of that form. Of a path that is no file URI it names the text.
     pub fn from_json(json: &str) -> Result<Self, SandboxError> {
         if !json.trim_start().starts_with('{') {
             return Err(SandboxError::invalid("it is not an object"));
         }
-        serde_json::from_str(json).map_err(|error| SandboxError::Invalid { reason: without_place(&error) })
+        serde_json::from_str(json).map_err(|error| SandboxError::Invalid { reason: reason(json, &error) })
     }
 
     /// The JSON object of the wire's member `sandbox`.
@@ -357,6 +358,32 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 fn null_is_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Why the text is none. A path that is no file URI is named: there may be many.
+fn reason(json: &str, error: &serde_json::Error) -> String {
+    let reason = without_place(error);
+    let named = serde_json::from_str(json).ok().and_then(|value| wrong_uri(&value, &reason).map(str::to_owned));
+    match named {
+        Some(text) => format!("`{text}`: {reason}; a path is given as a URI such as `file:///srv/job`"),
+        None => reason,
+    }
+}
+
+/// The first of the texts for paths in `value` with which this is wrong.
+fn wrong_uri<'a>(value: &'a Value, wrong: &str) -> Option<&'a str> {
+    let is_wrong = |text: &&str| PathUri::parse(text).is_err_and(|error| error.to_string() == wrong);
+    let object = value.as_object()?;
+    object.iter().find_map(|(member, value)| match (member.as_str(), value) {
+        ("path" | "cwd" | "userHomeDir", Value::String(text)) => Some(text.as_str()).filter(is_wrong),
+        ("workspaceRoots" | "temporaryDirectories", Value::Array(texts)) => {
+            texts.iter().filter_map(Value::as_str).find(is_wrong)
+        }
+        ("entries", Value::Array(entries)) => entries.iter().find_map(|entry| wrong_uri(entry, wrong)),
+        // The path of a token is another thing.
+        ("value", _) => None,
+        _ => wrong_uri(value, wrong),
+    })
 }
 
 /// The text of an error without the place in a text that its reader has not seen.

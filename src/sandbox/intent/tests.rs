@@ -118,12 +118,13 @@ fn what_is_malformed_is_named() {
         ("/permissions/file_system/glob_scan_max_depth", json!(0), "nonzero"),
         (&format!("{entry}/access"), json!("execute"), "unknown variant `execute`"),
         (&format!("{entry}/missing_path_behavior"), json!("create"), "unknown variant `create`"),
-        (&format!("{entry}/path/path"), json!("/srv/a"), "invalid URI"),
-        (&format!("{entry}/path/path"), json!("https://h/a"), "scheme"),
+        (&format!("{entry}/path/path"), json!("/srv/a"), "`/srv/a`: invalid URI"),
+        (&format!("{entry}/path/path"), json!("https://h/a"), "`https://h/a`: unsupported path URI scheme"),
         (&format!("{entry}/path/type"), json!("new"), "unknown variant `new`"),
         ("/permissions/file_system/entries/0/path/value/kind", json!("new"), "unknown variant `new`"),
         ("/windowsSandboxLevel", json!("none"), "unknown variant `none`"),
-        ("/cwd", json!("srv"), "invalid URI"),
+        ("/cwd", json!("srv"), "`srv`: invalid URI"),
+        ("/workspaceRoots/0", json!("file:///srv?x"), "`file:///srv?x`: query"),
     ] {
         let error = with(pointer, value);
         assert!(error.contains(named) && !error.contains("column"), "{pointer}: {error}");
