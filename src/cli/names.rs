@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use longarm::sandbox::{NameChange, Violation, ViolationSink};
 
@@ -24,19 +25,39 @@ pub(super) fn line(path: impl Display, change: NameChange, moved_to: Option<impl
 /// Tells of them on standard error, in a thread of its own: whoever reads that may be slow.
 #[derive(Debug)]
 pub(super) struct Report {
-    lines: SyncSender<String>,
+    lines: SyncSender<Line>,
     /// How many lines found no room.
     lost: AtomicU64,
 }
 
+#[derive(Debug)]
+enum Line {
+    Text(String),
+    /// All before it have been written.
+    End(SyncSender<()>),
+}
+
 impl Report {
     pub(super) fn start() -> Self {
-        let (lines, receiver) = sync_channel::<String>(ROOM);
+        let (lines, receiver) = sync_channel(ROOM);
         // Without the thread nobody takes the lines.
         drop(std::thread::Builder::new().name("report".into()).spawn(move || {
-            receiver.iter().for_each(|line| complain(&line));
+            receiver.iter().for_each(|line| match line {
+                Line::Text(text) => complain(&text),
+                // Who has lost patience is not there any more.
+                Line::End(told) => drop(told.try_send(())),
+            });
         }));
         Self { lines, lost: AtomicU64::new(0) }
+    }
+
+    /// Waits until all that was told is written, or nobody reads it. Blocks for as long.
+    pub(super) fn finish(&self) {
+        let (told, is_told) = sync_channel(1);
+        if self.lines.try_send(Line::End(told)).is_ok() {
+            // Whoever reads it has had his time.
+            let _ = is_told.recv_timeout(PATIENCE);
+        }
     }
 }
 
@@ -49,10 +70,11 @@ impl ViolationSink for Report {
         if lost > 0 {
             line = format!("{line} ({lost} lines like this one before it found no room)");
         }
-        if self.lines.try_send(line).is_err() {
+        if self.lines.try_send(Line::Text(line)).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
         }
     }
 }
 
 const ROOM: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(2);

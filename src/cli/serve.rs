@@ -68,7 +68,9 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
     if let Some(count) = args.max_processes {
         (config.max_processes, config.max_closed_processes) = (count, count);
     }
-    let local = Arc::new(Local::new(local_config().sandbox(sandbox_settings(&args.sandbox))));
+    let report = Arc::new(names::Report::start());
+    let sandbox = sandbox_settings(&args.sandbox).violations(Arc::clone(&report) as _);
+    let local = Arc::new(Local::new(local_config().sandbox(sandbox)));
     let server = Server::builder(Arc::clone(&local) as _).config(config.clone()).build();
     let result = if args.listen == "stdio" {
         if args.auth_token_file.is_some() {
@@ -86,6 +88,7 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
         serve_websocket(&server, listener, shutdown).await.map_err(|error| explain(&error))
     };
     local.close().await;
+    report.finish();
     result
 }
 
@@ -104,8 +107,7 @@ fn local_config() -> LocalConfig {
 fn sandbox_settings(args: &SandboxSettingsArgs) -> SandboxSettings {
     let mut settings = SandboxSettings::default()
         .accept_partial(args.sandbox_accept_partial)
-        .private_loopback(args.sandbox_private_loopback)
-        .violations(Arc::new(names::Report::start()));
+        .private_loopback(args.sandbox_private_loopback);
     for name in &args.sandbox_protect {
         settings = settings.protect_name(name);
     }
