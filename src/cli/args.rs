@@ -159,8 +159,12 @@ pub(super) struct ExecArgs {
     /// owner decides that.
     #[arg(long, requires = "sandbox", conflicts_with_all = ["connect", "stdio"])]
     pub(super) sandbox_accept_partial: bool,
+    /// Where to note which placeholders exist, so that they go also after this program was killed: a directory that nobody
+    /// else may write to. Of a server, its owner names it.
+    #[arg(long, value_name = "DIR", requires = "sandbox", conflicts_with_all = ["connect", "stdio"])]
+    pub(super) sandbox_state_dir: Option<PathBuf>,
     /// A workspace root of the sandbox, absolute, in the place where the command runs. With workspace-write by default its
-    /// working directory; those of a file are added to. With read-only there is none.
+    /// working directory; those of a file are added to. With read-only there is none. One that does not exist is passed over.
     #[arg(long, value_name = "DIR", requires = "sandbox")]
     pub(super) root: Vec<PathBuf>,
     /// Print one event a line, as JSON, instead of the output.

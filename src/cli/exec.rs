@@ -106,7 +106,8 @@ fn exit_code(status: ExitStatus, time_limit: Option<Duration>) -> u8 {
 
 async fn exec(args: ExecArgs) -> Result<ExitStatus, Failure> {
     let mut signals = os::Signals::new().map_err(|error| Failure::Reason(explain(&error)))?;
-    let sandboxes = SandboxSettings::default().accept_partial(args.sandbox_accept_partial);
+    let mut sandboxes = SandboxSettings::default().accept_partial(args.sandbox_accept_partial);
+    sandboxes.state_dir.clone_from(&args.sandbox_state_dir);
     let (environment, gate) = tokio::select! {
         connected = place::connect_with(&args.place, sandboxes) => connected.map_err(Failure::Reason)?,
         () = signals.stop() => return Err(Failure::Interrupted),

@@ -91,9 +91,19 @@ fn what_is_wrong_with_a_policy_is_said_in_one_line() {
     let dir = directory();
     let file = dir.path().join("policy.json");
     std::fs::write(&file, r#"{"permissions": {"type": "disabled"}}"#).unwrap();
+    let (cut, path) = (dir.path().join("cut.json"), dir.path().join("path.json"));
+    std::fs::write(&cut, "{\n  \"permissions\": {\"type\": \"disabled\",}\n}").unwrap();
+    std::fs::write(
+        &path,
+        r#"{"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled", "workspaceRoots": ["/srv/job"]}"#,
+    )
+    .unwrap();
     let place = Place::Local;
     for (args, word) in [
         (&["--sandbox", "/no/such/policy", "--", "true"][..], "/no/such/policy"),
+        (&["--sandbox", "workspace_write", "--", "true"], "neither read-only nor workspace-write"),
+        (&["--sandbox", text(&cut), "--", "true"], "line 2 column"),
+        (&["--sandbox", text(&path), "--", "true"], "`/srv/job`"),
         (&["--sandbox", text(&file), "--", "true"], "windowsSandboxLevel"),
         (&["--sandbox", "workspace-write", "--root", "relative", "--", "true"], "relative"),
         (&["--root", "/", "--", "true"], "--sandbox"),
@@ -106,6 +116,58 @@ fn what_is_wrong_with_a_policy_is_said_in_one_line() {
         assert_eq!(outcome.code(), 125, "{args:?}: {outcome:?}");
         assert!(outcome.reason().contains(word), "{args:?}: {outcome:?}");
     }
+}
+
+#[test]
+fn a_workspace_may_have_any_name_and_be_a_file() {
+    use std::os::unix::ffi::OsStrExt as _;
+    for place in Place::all() {
+        let dir = directory();
+        let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\n%41 *"));
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(dir.path().join("file"), "old").unwrap();
+        let file = dir.path().join("file");
+        for (root, to, script) in [
+            (&odd, odd.join("new"), "cd *41* && echo new > new"),
+            (&file, file.clone(), "echo new > file; echo no > file.beside; true"),
+        ] {
+            let args = ["--sandbox", "workspace-write", "--root", "R", "--cwd", "C", "--", "sh", "-c", script];
+            let args = args.map(|arg| match arg {
+                "R" => root.as_os_str(),
+                "C" => dir.path().as_os_str(),
+                arg => arg.as_ref(),
+            });
+            let outcome = place.run(&args);
+            if refused(&outcome) {
+                continue;
+            }
+            let written = std::fs::read_to_string(to).unwrap_or_default();
+            assert_eq!(written, "new\n", "{}: {outcome:?}", place.name());
+        }
+        assert!(!dir.path().join("file.beside").exists());
+    }
+}
+
+#[test]
+fn placeholders_are_noted_in_the_directory_that_is_named() {
+    let (dir, state) = (directory(), directory());
+    let place = Place::Local;
+    let run = |at: &Path, script: &str| {
+        let cwd = text(dir.path());
+        let args = ["--sandbox", "workspace-write", "--sandbox-state-dir", text(at), "--cwd", cwd, "--"];
+        place.run(&[&args[..], &["sh", "-c", script]].concat())
+    };
+    let at = state.path().join("state");
+    let outcome = run(&at, "test -d .aws");
+    if refused(&outcome) {
+        return;
+    }
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    assert!(at.is_dir());
+    // One that cannot be made is named.
+    let outcome = run(Path::new("/proc/none"), "true");
+    assert_eq!(outcome.code(), 125, "{outcome:?}");
+    assert!(outcome.reason().contains("/proc/none"), "{outcome:?}");
 }
 
 #[test]

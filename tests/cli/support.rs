@@ -1,5 +1,6 @@
 //! Running the program and talking to it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -62,7 +63,7 @@ impl Place {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, args: &[impl AsRef<OsStr>]) -> Outcome {
         run(self.exec().args(args), b"")
     }
 }

@@ -20,8 +20,13 @@ pub(super) async fn intent(
     let info = environment.info().await.map_err(|error| Failure::Reason(explain(&error)))?;
     let convention = info.platform_os.as_deref().map_or(PathConvention::HOST, PathConvention::of_os);
     let uri = |path: &Path| {
-        let text = path.to_str().ok_or_else(|| Failure::Reason(format!("{path:?} is not Unicode text")))?;
-        PathUri::from_native_text(text, convention).map_err(|error| Failure::Reason(explain(&error)))
+        let uri = match path.to_str() {
+            Some(text) => PathUri::from_native_text(text, convention),
+            // Here it is as it would be there.
+            None if convention == PathConvention::HOST => PathUri::from_host_native_path(path),
+            None => return Err(Failure::Reason(format!("{path:?} is not Unicode text"))),
+        };
+        uri.map_err(|error| Failure::Reason(explain(&error)))
     };
     let roots = roots.iter().map(|root| uri(root)).collect::<Result<Vec<_>, _>>()?;
     let cwd = match cwd {
@@ -42,10 +47,12 @@ pub(super) async fn intent(
         Some("read-only") => SandboxIntent::read_only().windows_level(level),
         Some("workspace-write") => SandboxIntent::workspace_write(or_cwd(roots)).windows_level(level),
         _ => {
-            let text = std::fs::read_to_string(policy)
-                .map_err(|error| Failure::Reason(format!("cannot read the sandbox {policy:?}: {error}")))?;
+            let text = std::fs::read_to_string(policy).map_err(|error| {
+                let not = "it is neither read-only nor workspace-write, so it should be a file with an intent as JSON";
+                Failure::Reason(format!("cannot read the sandbox {policy:?}: {error}; {not}"))
+            })?;
             let intent = SandboxIntent::from_json(&text)
-                .map_err(|error| Failure::Reason(format!("{policy:?}: {}", explain(&error))))?;
+                .map_err(|error| Failure::Reason(format!("{policy:?}{}: {}", place_in(&text), explain(&error))))?;
             // What the file says counts, unless there is something to add.
             roots.into_iter().fold(intent, SandboxIntent::workspace_root)
         }
@@ -54,6 +61,12 @@ pub(super) async fn intent(
         (None, Some(cwd)) => intent.cwd(cwd),
         _ => intent,
     })
+}
+
+/// Where a text stops being JSON, for a person who has it in a file. Nothing of one that is JSON.
+fn place_in(text: &str) -> String {
+    let json = serde_json::from_str::<serde::de::IgnoredAny>(text);
+    json.err().map(|error| format!(", line {} column {}", error.line(), error.column())).unwrap_or_default()
 }
 
 /// What to tell of protected names, each in a line: they changed, whether or not something was denied.
