@@ -42,7 +42,10 @@
 //! longest decides, and among equals *deny* wins over *write* over *read*; the order of entries never matters. Links are
 //! resolved first. In each workspace root, `.git`, `.agents`, `.codex` and `.aws` stay read-only at the top, also where they do
 //! not exist yet, unless an entry names them: a command that is to commit needs
-//! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots).
+//! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots). Where everything may be written, and nothing
+//! is excepted, there are no such names; that is also so with `/` as a writable workspace root.
+//!
+//! A workspace root, or a path to be written, that does not exist is no error: it is not made, and the start goes on with the rest.
 //!
 //! # What is enforced, and how strongly
 //!
@@ -61,8 +64,9 @@
 //! | no Landlock | with the owner's consent partial: one wall instead of two, and none before named pipes of the host that the user may write to |
 //! | no seccomp | refused |
 //!
-//! The network of a process is enabled, or restricted to nothing: no socket can be made but pairs of local ones. The owner may
-//! give such processes a loopback interface of their own. With
+//! The network of a process is enabled, or restricted to nothing: no socket can be made but local ones of streams, which can be
+//! neither bound nor connected, and pairs of them. So nothing can listen on a path in the workspace, either. The owner may give
+//! such processes a loopback interface of their own; they still make no local sockets but pairs. With
 //! [`managed_network`](crate::ExecRequest::managed_network) they have one on which the given ports lead to those of the
 //! executor, at most 256 connections at a time, and nothing else leads anywhere.
 //!
@@ -91,6 +95,19 @@
 //!
 //! A command on a terminal has it as `/dev/tty` and as its streams, with job control, its size and its keys. It has no name in
 //! the sandbox, so that `tty` says that there is none.
+//!
+//! ## What a command notices
+//!
+//! On Linux, with namespaces, a command runs as it would without a sandbox, but for what is denied and for this:
+//!
+//! - It has no capabilities, and `sudo` and other programs that change the user give it no other rights. So one that runs as the
+//!   system's root writes, and reads, only what the modes of files let that user: not a workspace that belongs to another user.
+//! - The user and the group of the command are shown as they are, all others as nobody's (65534); what groups the user is in
+//!   counts as before. Files cannot be given to another user or group, even to one that the user is in.
+//! - To rename or to link from one root to another, or between a root and a directory for temporary files, fails as between file
+//!   systems (`EXDEV`).
+//! - Debuggers and tracers, sandboxes within the sandbox, `io_uring`, and higher priorities are refused.
+//! - Its processes are numbered anew, and those outside are not seen. Whatever it has started ends with it.
 //!
 //! ## macOS
 //!
@@ -151,8 +168,9 @@
 //! - Where the network is enabled, a command reaches whatever listens on the executor's machine, among that the executor: one
 //!   that serves a port of loopback without a token starts commands for it that are in no sandbox. Have it want a token
 //!   (`longarm serve --auth-token-file`), and deny that file in the intents.
-//! - On Linux, what is denied in a tree that cannot be written to, and is missing while a process is started: if the host puts it
-//!   there later, the process finds it. Name the directory that it will be in.
+//! - On Linux, what is denied and is missing while a process is started, in a tree that cannot be written to, or where its
+//!   directory is missing too: if somebody puts it there later, the process finds it, and where it may write it can make it. Name
+//!   a directory that exists.
 //! - On Linux, a denied file that the host replaces by another one, as editors do that save, while a process runs: what was
 //!   there at the start is denied to that process. Name its directory where that matters.
 //! - A protected name that is only looked at afterwards, because the executor's owner wants it so

@@ -16,8 +16,9 @@ pub struct SandboxSettings {
     /// Whether processes whose network is restricted have a loopback interface of their own, on which they may listen and
     /// reach themselves. Off by default: then they can make no network socket at all. On Linux only.
     pub private_loopback: bool,
-    /// Names at the top of each workspace root that are read-only besides `.git`, `.agents`, `.codex` and `.aws`. One that
-    /// is empty, `.` or `..`, or that holds a separator, makes every intent that would use it fail.
+    /// Names at the top of each workspace root that are read-only besides `.git`, `.agents`, `.codex` and `.aws`, unless
+    /// everything may be written. One that is empty, `.` or `..`, or that holds a separator, makes every intent that would use
+    /// it fail.
     pub extra_protected_names: Vec<String>,
     /// How a protected name that does not exist is kept from being made.
     pub missing_protected: MissingProtected,
@@ -26,8 +27,9 @@ pub struct SandboxSettings {
     /// it saves these time. It is made if need be, and nobody else may write to it. By default, on Linux,
     /// `/var/tmp/longarm-` and the number of the user; where somebody else has taken that name, `longarm` in the user's
     /// directory below `/run/user`, or the first name with a number behind it. [`Local::new`](crate::Local::new) removes
-    /// what it says was left, also if no sandbox is ever asked for. Nobody in a sandbox can write to it, whatever is
-    /// allowed around it, nor read it under an intent that denies something: neither processes nor calls about files.
+    /// what it says was left, also if no sandbox is ever asked for. Unless everything may be written, nobody in a sandbox can
+    /// write to it, whatever is allowed around it, nor read it under an intent that denies something: neither processes nor
+    /// calls about files.
     pub state_dir: Option<PathBuf>,
     /// Who is told of violations. By default nobody.
     pub violations: Option<Arc<dyn ViolationSink>>,
