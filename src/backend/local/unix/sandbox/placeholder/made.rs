@@ -236,7 +236,9 @@ impl Shared {
         if state.placed.len() + state.under_way.len() + more <= self.most {
             return Ok(());
         }
-        Err(io::Error::other(format!("the executor holds {} names already, which is as many as it may", self.most)))
+        let reason =
+            format!("the executor holds {} names already, as many as its limit of open files allows", self.most);
+        Err(io::Error::other(reason))
     }
 }
 
