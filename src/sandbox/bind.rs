@@ -247,7 +247,11 @@ impl<'a> Binding<'a> {
 
     fn add_glob(&mut self, text: &str) -> Result<(), SandboxError> {
         let failed = |reason: &str| SandboxError::preparation(format!("pattern `{text}`: {reason}"));
-        let (anchor, rest) = glob::anchor(text);
+        let windows = self.facts.platform == Platform::Windows;
+        if !windows && glob::has_drive(text) {
+            return Err(failed("it begins with a drive, and there are none here"));
+        }
+        let (anchor, rest) = glob::anchor(text, windows);
         let bases: Vec<PathBuf> = match anchor {
             Anchor::Absolute => vec![PathBuf::from("/")],
             Anchor::Roots => self.roots.iter().map(|root| root.lexical.clone()).collect(),
@@ -264,7 +268,6 @@ impl<'a> Binding<'a> {
                 vec![native(cwd)?]
             }
         };
-        let windows = self.facts.platform == Platform::Windows;
         let alternatives = glob::parse(rest, windows).map_err(|reason| failed(&reason))?;
         self.characters += alternatives.iter().map(|alternative| alternative.pattern.size()).sum::<usize>();
         limits::check(self.characters, limits::PATTERN_CHARACTERS, "characters of patterns")?;

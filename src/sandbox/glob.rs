@@ -38,24 +38,25 @@ pub(super) enum Anchor {
 }
 
 /// Splits what a pattern is relative to from its beginning.
-pub(super) fn anchor(pattern: &str) -> (Anchor, &str) {
+pub(super) fn anchor(pattern: &str, windows: bool) -> (Anchor, &str) {
     if let Some(rest) = pattern.strip_prefix(ROOTS_PREFIX) {
         (Anchor::Roots, rest)
     } else if let Some(rest) = pattern.strip_prefix("~/") {
         (Anchor::Home, rest)
-    } else if pattern.starts_with(['/', '\\']) || has_drive(pattern) {
+    } else if pattern.starts_with('/') || windows && (pattern.starts_with('\\') || has_drive(pattern)) {
         (Anchor::Absolute, pattern)
     } else {
         (Anchor::Cwd, pattern)
     }
 }
 
-/// Whether a pattern depends on the intent's directory or roots.
+/// Whether a pattern depends on the intent's directory or roots, on the system that this runs on.
 pub(super) fn is_relative(pattern: &str) -> bool {
-    matches!(anchor(pattern).0, Anchor::Cwd | Anchor::Roots)
+    matches!(anchor(pattern, cfg!(windows)).0, Anchor::Cwd | Anchor::Roots)
 }
 
-fn has_drive(pattern: &str) -> bool {
+/// Whether a pattern begins with a drive of Windows.
+pub(super) fn has_drive(pattern: &str) -> bool {
     matches!(pattern.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic())
 }
 
@@ -82,6 +83,13 @@ pub(super) fn parse(text: &str, windows: bool) -> Result<Vec<Alternative>, Strin
     let text = if windows { text.replace('\\', "/") } else { text.into() };
     let mut alternatives = Vec::new();
     expand_braces(&text, 0, &mut alternatives)?;
+    // To a shell they would be absolute, or below the home directory: nobody can tell what is meant.
+    let begins_anew = |text: &&String| anchor(text, windows).0 != Anchor::Cwd;
+    if text.starts_with('{')
+        && let Some(other) = alternatives.iter().find(begins_anew)
+    {
+        return Err(format!("its braces come to `{other}`, which begins elsewhere: make it a pattern of its own"));
+    }
     let many = alternatives.len() > 1;
     alternatives.iter().map(|text| alternative(text, many)).collect()
 }

@@ -230,9 +230,11 @@ pub enum EntryPath {
     /// All that match a pattern. Only [denied](Access::Deny) patterns can be enforced.
     #[serde(rename = "glob_pattern")]
     Glob {
-        /// The pattern: `*` stays within a name, `**` crosses directories, `?`, `[a-z]` and `{a,b}` are as in a shell. It
-        /// is absolute, relative to the intent's directory, below the home directory (`~/`), or below each workspace root
-        /// (`codex-project-roots://`).
+        /// The pattern: `*` stays within a name, `**` crosses directories, `?`, `[a-z]` and `{a,b}` are as in a shell, and all
+        /// of them stand for a dot at the beginning too. A backslash takes the meaning of the next character, but separates
+        /// names on Windows. It is absolute, relative to the intent's directory, below the home directory (`~/`), or below each
+        /// workspace root (`codex-project-roots://`). It is compared with paths without links: a link whose name matches
+        /// leads to what it led to.
         pattern: String,
     },
     /// What a token stands for on the executor.

@@ -91,6 +91,10 @@ fn what_cannot_be_meant_is_refused_with_its_reason() {
         ("a**b", "stand alone"),
         ("*/../x", "after a wildcard"),
         ("*\0", "NUL"),
+        ("{/a*,b}", "`/a*`, which begins elsewhere"),
+        ("{~/a*,b}", "`~/a*`, which begins elsewhere"),
+        ("{,a}/b*", "`/b*`, which begins elsewhere"),
+        ("{{b,/a},c}*", "`/a*`, which begins elsewhere"),
         (&long, "longer"),
         (&many, "alternatives"),
     ] {
@@ -118,10 +122,15 @@ fn what_a_pattern_is_relative_to_is_its_beginning() {
         ("~/x/*", (Anchor::Home, "x/*")),
         ("~x/*", (Anchor::Cwd, "~x/*")),
         ("/x/*", (Anchor::Absolute, "/x/*")),
-        ("C:\\x\\*", (Anchor::Absolute, "C:\\x\\*")),
         ("codex-project-roots://x/*", (Anchor::Roots, "x/*")),
     ] {
-        assert_eq!(anchor(pattern), expected);
+        assert_eq!(anchor(pattern, false), expected);
+        assert_eq!(anchor(pattern, true), expected);
+    }
+    // What a backslash is differs.
+    for pattern in ["C:\\x\\*", "\\[x\\]*"] {
+        assert_eq!(anchor(pattern, true).0, Anchor::Absolute);
+        assert_eq!(anchor(pattern, false).0, Anchor::Cwd);
     }
     let [windows] = &*parse("a\\*\\b", true).unwrap() else { panic!("one") };
     assert_eq!(windows.fixed, ["a"]);
