@@ -42,8 +42,10 @@
 //! longest decides, and among equals *deny* wins over *write* over *read*; the order of entries never matters. Links are
 //! resolved first. In each workspace root, `.git`, `.agents`, `.codex` and `.aws` stay read-only at the top, also where they do
 //! not exist yet, unless an entry names them: a command that is to commit needs
-//! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots). Where everything may be written, and nothing
-//! is excepted, there are no such names; that is also so with `/` as a writable workspace root.
+//! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots). Where `.git` is a file, as in a linked worktree
+//! or a submodule, that frees the directory which the file names as well; but what git writes outside of the roots takes entries of
+//! its own: in a worktree for the `.git` of the repository, in a submodule for its directory there. Where everything may be
+//! written, and nothing is excepted, there are no such names; that is also so with `/` as a writable workspace root.
 //!
 //! A workspace root, or a path to be written, that does not exist is no error: it is not made, and the start goes on with the rest.
 //!
@@ -178,6 +180,7 @@
 //!   which the command may not write the `.git`: the command can make it, with content that other programs execute. The report of
 //!   such a process is a part that names it, and [`Evidence::ProtectedName`](crate::sandbox::Evidence::ProtectedName) tells that it appeared. It is not taken away: a user
 //!   may have made it meanwhile. What an entry of the intent denies or makes read-only is held there too.
+//! - What a link leads to whose name a pattern matches: patterns are compared with paths without links. Deny that path.
 //! - A hard link to a denied file that was made before, and on Linux a file that a pattern would match but that was made after the start of
 //!   a process. (Calls about files test patterns each time.)
 //! - On Linux, a directory below the beginning of a pattern that holds no match at the start: it can be moved to where the
