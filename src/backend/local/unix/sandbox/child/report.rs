@@ -13,7 +13,7 @@ pub(in crate::backend::local::unix) struct Report {
     /// What failed in the init.
     pub(super) first_fault: Fault,
     /// The init has done its part, and is about to execute its program.
-    pub(super) is_ready: AtomicI32,
+    pub(in super::super) is_ready: AtomicI32,
     /// The builder came to its end.
     pub(in super::super) done: AtomicI32,
     pub(in super::super) init: Sibling,

@@ -136,20 +136,25 @@ impl Placeholders {
     /// Removes what executors that are gone have left.
     pub(in crate::backend::local) fn recover(&self) {
         for (path, file, records) in journal::all(&self.shared.directories) {
-            // Its executor holds the lock for as long as it lives.
-            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-                continue;
-            }
-            // It may have been written anew, under the same name, while it was read.
-            let is_current = fs::symlink_metadata(&path)
-                .is_ok_and(|found| file.metadata().is_ok_and(|read| Identity::of(&found) == Identity::of(&read)));
-            if is_current && self.remove_left(&path, &records) {
-                // If it remains, the next start finds nothing that is written in it.
-                drop(fs::remove_file(&path));
-            }
-            // Not only when it is closed: a child that is being made may have it open for a moment.
-            let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingUnlock);
+            self.recover_by(&path, &file, &records);
         }
+    }
+
+    /// The same by a journal that was read.
+    fn recover_by(&self, path: &Path, file: &fs::File, records: &[Record]) {
+        // Its executor holds the lock for as long as it lives.
+        if rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        // It may have been written anew, under the same name, while it was read.
+        let is_current = fs::symlink_metadata(path)
+            .is_ok_and(|found| file.metadata().is_ok_and(|read| Identity::of(&found) == Identity::of(&read)));
+        if is_current && self.remove_left(path, records) {
+            // If it remains, the next start finds nothing that is written in it.
+            drop(fs::remove_file(path));
+        }
+        // Not only when it is closed: a child that is being made may have it open for a moment.
+        let _ = rustix::fs::flock(file, FlockOperation::NonBlockingUnlock);
     }
 
     /// Holds names until what it returns is dropped. A name that exists is only watched, as is one that cannot be held, or is

@@ -257,3 +257,60 @@ fn what_of_the_kernels_is_mounted_elsewhere_has_its_limits() {
     let refused = shape(&bound(read, &[]), &settings, &kernel, &Looks::with(mounts));
     assert!(matches!(refused, Err(SandboxError::Changed { reason }) if reason.contains("o/proc has changed")));
 }
+
+/// A kernel that has both walls.
+fn kernel() -> Kernel {
+    let found = probe::kernel().unwrap().clone();
+    Kernel { mode: Mode::User, fresh_proc: true, network: true, landlock: Some(7), ..found }
+}
+
+/// Whether a rule lets something at or below this path be written to.
+fn is_writable_by_rules(shape: &Shape, path: &Path) -> bool {
+    let writes = Rights::new(7).write(true) & !Rights::new(7).read(true);
+    let at = |rule: &Rule| match &rule.at {
+        At::Source(index) => absolute(&shape.namespaces().unwrap().sources[*index].path),
+        At::Path(found) => absolute(found),
+    };
+    shape.landlock.as_ref().unwrap().rules.iter().any(|rule| at(rule).starts_with(path) && rule.access & writes != 0)
+}
+
+#[test]
+fn settings_of_the_machine_are_not_written_by_an_entry_for_them_either() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let secret = directory.path().canonicalize().unwrap();
+    let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
+    for root in [None, Some(Access::Read), Some(Access::Write)] {
+        for named in ["/sys", "/sys/kernel"] {
+            let bound = bound(root, &[(named.into(), Access::Write), (secret.clone(), Access::Deny)]);
+            let shape = shape(&bound, &settings, &kernel(), &Looks::default()).unwrap();
+            let namespaces = shape.namespaces().unwrap();
+            let puts = put(namespaces);
+            for path in [named, "/sys/kernel/mm"] {
+                let mounted = mounted(namespaces, &puts, Path::new(path));
+                assert_eq!(mounted, Some(Access::Read), "{path} by {bound:?}: {puts:?}");
+            }
+            assert!(!is_writable_by_rules(&shape, Path::new("/sys")), "{bound:?}: {shape:?}");
+        }
+    }
+}
+
+#[test]
+fn what_of_the_kernels_is_mounted_in_shared_memory_has_its_limits() {
+    // Where there is none there is nothing to see.
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let top = directory.path().canonicalize().unwrap();
+    let [system, processes] = ["sys", "proc"].map(|name| top.join(name));
+    for path in [&system, &processes] {
+        std::fs::create_dir(path).unwrap();
+    }
+    let looks = Looks::default();
+    let cover = |path: &PathBuf, limit| Cover { path: path.clone(), limit, found: looks.look(path).unwrap().unwrap() };
+    let mounts = KernelMounts::with([cover(&processes, Limit::Hidden), cover(&system, Limit::ReadOnly)]);
+    let bound = bound(Some(Access::Read), &[(system.clone(), Access::Write), (processes, Access::Read)]);
+    let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
+    let shape = shape(&bound, &settings, &kernel(), &Looks::with(Arc::new(mounts))).unwrap();
+    let sources = &shape.namespaces().unwrap().sources;
+    let sources: Vec<_> = sources.iter().map(|source| (absolute(&source.path), source.writable)).collect();
+    assert_eq!(sources, [(system, false)]);
+    assert!(!is_writable_by_rules(&shape, &top), "{shape:?}");
+}

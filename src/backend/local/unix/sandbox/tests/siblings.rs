@@ -247,6 +247,58 @@ fn whoever_is_killed_during_a_start_leaves_nothing_that_hangs() {
     }
 }
 
+/// The kernel tells of it only where somebody is to be made in its namespace.
+#[test]
+fn an_init_that_was_killed_before_its_program_is_noticed_where_nothing_is_to_run() {
+    const TEST: &str = "an_init_that_was_killed_before_its_program_is_noticed_where_nothing_is_to_run";
+    if std::env::var(TOLD).is_err() {
+        return again(module_path!(), TEST, "", || true);
+    }
+    let workspace = Workspace::new();
+    let writable = [(workspace.path("w"), Access::Write)];
+    for kernel in kernels_with_mounts().into_iter().take(1) {
+        for bound in [read_only(), bound(None, NetworkPolicy::Restricted, &writable)] {
+            let sandbox = prepared(&kernel, &bound, Walls::default());
+            let (report, over) = (Report::default(), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let init = report.init.number.load(Ordering::Relaxed);
+                        // It is still a child, so that the number means no other one.
+                        if init != 0
+                            && let Ok(pidfd) = pidfd_of(init)
+                            && children().contains(&init)
+                        {
+                            send(&pidfd, libc::SIGKILL).unwrap();
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+                let _over = Over(&over);
+                let mut launcher = Launcher::new().unwrap();
+                let mut patience = Patience::new(PATIENCE);
+                let mut noticed = 0;
+                while noticed < 5 {
+                    assert!(patience.is_left(), "it came too late each time");
+                    report.clear();
+                    let outcome = launcher.with_stacks(|stacks, spares| {
+                        // SAFETY: the launcher blocks all signals and lends its stacks, and there is no command.
+                        unsafe { start::run(&sandbox.shape, stacks, spares, None, &report) }
+                    });
+                    if report.is_ready.load(Ordering::Acquire) == 0 {
+                        let Err(Refusal::Other(_, error)) = &outcome else { panic!("{outcome:?}") };
+                        assert!(error.to_string().contains("was killed"), "{error}");
+                        noticed += 1;
+                    } else {
+                        patience.block(Duration::from_millis(10));
+                    }
+                }
+            });
+        }
+    }
+    assert!(has_no_child());
+}
+
 /// Says that it is over, also by a panic.
 struct Over<'a>(&'a AtomicBool);
 

@@ -174,6 +174,45 @@ fn what_is_left_goes_also_where_its_user_has_moved_it_and_left_a_link() {
 }
 
 #[test]
+fn what_links_lead_to_by_now_is_not_taken_for_what_was_left() {
+    let at = Exchange::new();
+    let git = at.scene.root.join(".git");
+    // Somebody else's, just like it.
+    for path in [&git, &at.other.join(".git")] {
+        fs::DirBuilder::new().mode(MODE).create(path).unwrap();
+    }
+    let id = Identity::at(&git).unwrap().unwrap();
+    let held = Record::Held { id, temporary: PathBuf::new(), path: git.clone() };
+    Journal::begin(std::slice::from_ref(&at.scene.journals)).unwrap().write(&[held]).unwrap();
+    at.there();
+    at.scene.executor().recover();
+    assert_eq!((entries(&at.other), entries(&at.moved), at.scene.written()), (1, 1, 1));
+    let executor = at.scene.executor();
+    executor.shared.state().left.insert(id, git);
+    executor.shared.try_again();
+    assert_eq!((entries(&at.other), entries(&at.moved), executor.shared.state().left.len()), (1, 1, 1));
+    at.back();
+    at.scene.executor().recover();
+    assert_eq!((entries(&at.other), entries(&at.scene.root), at.scene.written()), (1, 0, 0));
+}
+
+#[test]
+fn what_cannot_be_looked_at_any_more_is_told_if_it_was_there() {
+    let at = Exchange::new();
+    let scene = &at.scene;
+    as_ordinary_user(scene, || {
+        let git = scene.root.join(".git");
+        fs::create_dir(&git).unwrap();
+        let held = hold(&scene.executor(), &scene.root, MissingProtected::Check);
+        fs::set_permissions(&scene.root, fs::Permissions::from_mode(0o000)).unwrap();
+        let changed = held.changed();
+        fs::set_permissions(&scene.root, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(changed, [(git.as_path(), NameChange::Unknown)]);
+        assert_eq!(held.changed(), []);
+    });
+}
+
+#[test]
 fn what_appeared_is_moved_also_where_a_process_has_taken_the_right_to_write_from_the_root() {
     let at = Exchange::new();
     let scene = &at.scene;

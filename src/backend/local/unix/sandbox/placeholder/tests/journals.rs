@@ -98,3 +98,72 @@ fn where_the_usual_directory_is_taken_another_one_serves() {
     assert_eq!(scene.names(), [".agents", ".git", "mine"], "the first one lives, as far as its lock tells");
     assert!(journal::default_directories().len() > 1);
 }
+
+#[test]
+fn a_journal_that_was_written_anew_while_it_was_read_is_left_alone() {
+    let scene = Scene::new();
+    let mut journal = Journal::begin(std::slice::from_ref(&scene.journals)).unwrap();
+    let read = journal::all(std::slice::from_ref(&scene.journals));
+    let git = scene.root.join(".git");
+    fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
+    let id = Identity::at(&git).unwrap().unwrap();
+    journal.rewrite(&[Record::Held { id, temporary: PathBuf::new(), path: git }]).unwrap();
+    let [(path, file, records)] = &read[..] else { panic!("{read:?}") };
+    scene.executor().recover_by(path, file, records);
+    assert_eq!((scene.names().len(), scene.written()), (1, 1), "its executor lives");
+    drop(journal);
+    scene.executor().recover();
+    assert_eq!((scene.names().len(), scene.written()), (0, 0));
+}
+
+#[test]
+fn what_is_not_a_file_of_this_user_in_a_directory_of_his_is_no_journal() {
+    let is_root = rustix::process::geteuid().is_root();
+    let give_to_another = |path: &Path| {
+        // An ordinary user has nothing that is another one's.
+        if is_root {
+            std::os::unix::fs::chown(path, Some(65_534), None).unwrap();
+        }
+        is_root
+    };
+    let replace_by_a_link = |path: &Path| {
+        let real = path.with_extension("real");
+        fs::rename(path, &real).unwrap();
+        std::os::unix::fs::symlink(&real, path).unwrap();
+        true
+    };
+    type Spoil<'a> = &'a dyn Fn(&Path) -> bool;
+    let spoils: [Spoil<'_>; 4] =
+        [&|_| false, &replace_by_a_link, &give_to_another, &|path| give_to_another(path.parent().unwrap())];
+    for (number, spoil) in spoils.into_iter().enumerate() {
+        let scene = Scene::new();
+        let mine = scene.root.join("mine");
+        fs::DirBuilder::new().mode(MODE).create(&mine).unwrap();
+        let id = Identity::at(&mine).unwrap().unwrap();
+        let record = Record::Held { id, temporary: PathBuf::new(), path: mine.clone() };
+        journal::make_private(&scene.journals).unwrap();
+        let file = scene.journals.join("one.placeholders");
+        fs::write(&file, journal::bytes_of(&[record])).unwrap();
+        let is_none = spoil(&file);
+        assert_eq!(journal::all(std::slice::from_ref(&scene.journals)).is_empty(), is_none, "{number}");
+        scene.executor().recover();
+        assert_eq!(mine.exists(), is_none, "{number}");
+    }
+}
+
+#[test]
+fn a_directory_of_another_user_stays_at_the_next_start() {
+    // Nobody else can give one away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scene = Scene::new();
+    let git = scene.root.join(".git");
+    fs::DirBuilder::new().mode(MODE).create(&git).unwrap();
+    let record =
+        Record::Held { id: Identity::at(&git).unwrap().unwrap(), temporary: PathBuf::new(), path: git.clone() };
+    Journal::begin(std::slice::from_ref(&scene.journals)).unwrap().write(&[record]).unwrap();
+    std::os::unix::fs::chown(&git, Some(65_534), None).unwrap();
+    scene.executor().recover();
+    assert_eq!((scene.names(), scene.written()), (vec![".git".into()], 1));
+}

@@ -359,3 +359,27 @@ fn what_is_filled_is_given_away_also_where_something_else_is_put_into_its_place(
     drop(held);
     assert_eq!(scene.names(), ["secret"], "wherever it is now");
 }
+
+#[test]
+fn what_was_there_at_the_start_is_not_moved_if_it_is_another_one() {
+    let scene = Scene::new();
+    let git = scene.root.join(".git");
+    fs::create_dir(&git).unwrap();
+    let held = hold(&scene.executor(), &scene.root, MissingProtected::SetAside);
+    fs::rename(&git, scene.root.join("moved")).unwrap();
+    fs::create_dir_all(git.join("hooks")).unwrap();
+    assert_eq!((held.changed(), held.set_aside().len()), (vec![(git.as_path(), NameChange::Replaced)], 0));
+    assert!(git.join("hooks").is_dir());
+}
+
+#[test]
+fn what_appeared_is_moved_to_no_directory_that_others_may_write_to() {
+    let scene = Scene::new();
+    fs::create_dir(&scene.journals).unwrap();
+    fs::set_permissions(&scene.journals, fs::Permissions::from_mode(0o777)).unwrap();
+    let held = hold(&scene.executor(), &scene.root, MissingProtected::SetAside);
+    fs::create_dir_all(scene.root.join(".git/hooks")).unwrap();
+    let aside = held.set_aside();
+    let [(_, to)] = aside.as_slice() else { panic!("{aside:?}") };
+    assert!(to.starts_with(&scene.root) && to.join("hooks").is_dir(), "{to:?}");
+}

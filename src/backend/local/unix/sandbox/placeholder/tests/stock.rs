@@ -238,6 +238,25 @@ fn what_cannot_be_moved_after_all_is_given_up_and_names_are_held_all_the_same() 
 }
 
 #[test]
+fn what_cannot_be_made_ahead_is_given_up_and_names_are_held_all_the_same() {
+    let scene = Scene::new();
+    let executor = scene.executor();
+    run(&scene, &executor);
+    // As on a file system that is full: nothing can be made there, and the journal is open.
+    let away = scene.journals.with_file_name("away");
+    fs::rename(&scene.journals, &away).unwrap();
+    run(&scene, &executor);
+    fs::rename(&away, &scene.journals).unwrap();
+    assert!(executor.shared.state().under_way.is_empty());
+    for _ in 0..3 {
+        run(&scene, &executor);
+        assert_eq!((ahead(&scene).len(), scene.names().len(), scene.written()), (0, 0, 0));
+    }
+    drop(executor);
+    assert!(is_empty(&scene.journals));
+}
+
+#[test]
 fn executors_do_not_touch_what_others_have_made_ahead() {
     let scene = Scene::new();
     let (one, other) = (stocked(&scene), scene.executor());
