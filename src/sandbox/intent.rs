@@ -112,7 +112,8 @@ impl SandboxIntent {
     }
 
     /// Whether it means something only together with a working directory or workspace roots: it names the roots, or a
-    /// relative glob. A call about files with such an intent and no [`cwd`](Self::effective_cwd) is invalid.
+    /// relative glob, by the rules of the system that this runs on. A call about files with such an intent and no
+    /// [`cwd`](Self::effective_cwd) is invalid.
     pub fn is_dynamic(&self) -> bool {
         self.permissions.entries().iter().any(|entry| match &entry.path {
             EntryPath::Path { .. } => false,

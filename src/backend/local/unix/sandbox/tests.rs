@@ -487,3 +487,20 @@ fn ordinary_users_get_the_same() {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("test result: ok.") && !text.contains(" 0 passed"), "{text}");
 }
+
+/// The number of an ordinary user.
+pub(super) const NOBODY: libc::uid_t = 65_534;
+
+/// Does something as an ordinary user, if this one is none.
+pub(super) fn by_an_ordinary_user<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    if !rustix::process::geteuid().is_root() {
+        return act();
+    }
+    let become_one_and_act = || {
+        const SAME: libc::uid_t = libc::uid_t::MAX;
+        // SAFETY: takes numbers. Without the C library it is of this thread only, which ends.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, SAME, NOBODY, SAME) }, 0);
+        act()
+    };
+    std::thread::scope(|threads| threads.spawn(become_one_and_act).join().unwrap())
+}

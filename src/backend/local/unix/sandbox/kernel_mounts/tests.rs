@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::ptr::null;
 
 use super::*;
+use crate::backend::local::unix::sandbox::tests::by_an_ordinary_user;
 
 fn line(text: &str) -> Option<Line> {
     parse_line(text.as_bytes())
@@ -129,15 +130,18 @@ fn what_is_not_where_the_list_says_is_looked_for_again_unless_nobody_can_reach_i
     // No path leads there, which whoever moves it can change: so nothing does from here on.
     let too_long = top.join("a".repeat(300)).join("proc");
     assert_eq!(at(too_long).cover().unwrap(), Some(Cover { path: top.clone(), limit: Limit::Hidden, found }));
+    // Nor one for whoever may not enter, or could not without the rights that nobody has in a sandbox.
     let shut = top.join("shut");
     std::fs::create_dir_all(shut.join("in")).unwrap();
-    std::fs::set_permissions(&shut, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
-    if !rustix::process::geteuid().is_root() {
-        let found = look(&shut).unwrap().1;
-        let cover = at(shut.join("in/proc")).cover().unwrap();
-        assert_eq!(cover, Some(Cover { path: shut.clone(), limit: Limit::Hidden, found }));
+    let set = |path: &Path, mode| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    set(&top, 0o755).unwrap();
+    set(&shut, 0o000).unwrap();
+    let closed = Cover { path: shut.clone(), limit: Limit::Hidden, found: look(&shut).unwrap().1 };
+    assert_eq!(by_an_ordinary_user(|| at(shut.join("in/proc")).cover().unwrap()), Some(closed.clone()));
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(at(shut.join("in")).cover().unwrap(), Some(closed));
     }
-    std::fs::set_permissions(&shut, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    set(&shut, 0o700).unwrap();
 }
 
 #[test]

@@ -217,15 +217,17 @@ fn what_of_the_kernels_is_mounted_elsewhere_has_its_limits() {
     let settings = Settings { private_loopback: false, managed: None, without: Walls::default() };
     let (denied, read, written) = (Some(Access::Deny), Some(Access::Read), Some(Access::Write));
     let named =
-        [("w", Access::Write), ("w/sys/bus", Access::Write), ("w/proc/sys", Access::Write), ("o/proc/1", Access::Deny)];
+        [("w", Access::Write), ("w/sys/bus", Access::Write), ("w/proc/sys", Access::Read), ("o/proc/1", Access::Deny)];
+    let seen = [("w", Access::Write), ("o/proc/1", Access::Read)];
     let secret = [("w/secret", Access::Deny)];
     type Case<'a> = (Option<Access>, &'a [(&'a str, Access)], [Option<Access>; 6]);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 7] = [
         (read, &[], [denied, denied, denied, read, read, denied]),
         (read, &named, [denied, denied, denied, read, read, denied]),
         (written, &[], [denied, denied, denied, written, written, denied]),
         (written, &secret, [denied, denied, denied, read, read, denied]),
         (None, &[("w", Access::Write)], [None, denied, denied, read, read, denied]),
+        (None, &seen, [None, denied, denied, read, read, denied]),
         (read, &[("o", Access::Deny), ("w", Access::Deny)], [denied; 6]),
     ];
     for (root, entries, expected) in cases {

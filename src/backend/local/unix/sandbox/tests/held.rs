@@ -108,6 +108,31 @@ async fn a_held_directory_that_changes_before_the_start_refuses_it() {
 }
 
 #[tokio::test]
+async fn what_is_attached_or_masked_and_changes_before_the_start_refuses_it() {
+    const PLACE: &str = "a place has changed";
+    const TARGET: &str = "a place to attach to has changed";
+    for kernel in kernels_with_mounts() {
+        for (root, access, said) in [
+            (Access::Read, Access::Write, PLACE),
+            (Access::Read, Access::Deny, TARGET),
+            (Access::Write, Access::Read, PLACE),
+            (Access::Write, Access::Deny, TARGET),
+        ] {
+            let workspace = Workspace::new();
+            let named = workspace.path("w/named");
+            std::fs::create_dir(&named).unwrap();
+            let bound = bound(Some(root), NetworkPolicy::Restricted, &[(named.clone(), access)]);
+            let sandbox = prepared(&kernel, &bound, Walls::default());
+            std::fs::rename(&named, workspace.path("w/aside")).unwrap();
+            std::fs::create_dir(&named).unwrap();
+            let error = Running::start(launch_plan("true", Path::new("/tmp"), sandbox)).await.err().unwrap();
+            let SpawnError::Sandbox(SandboxError::Changed { reason }) = &error else { panic!("{error}") };
+            assert!(reason.contains(said) && reason.contains(named.to_str().unwrap()), "{root:?} {access:?}: {reason}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn nobody_writes_the_settings_of_the_machine_where_something_is_denied() {
     let workspace = Workspace::new();
     let root = workspace.path("w");

@@ -1,6 +1,7 @@
 //! What may be read and written, and what is out of reach.
 
 use super::*;
+use crate::backend::local::unix::sandbox::plan::is_made_anew;
 
 /// The words of `words` that a script has printed, each after something that it managed to do.
 fn managed<'a>(output: &str, words: &[&'a str]) -> Vec<&'a str> {
@@ -164,14 +165,39 @@ async fn either_wall_alone_keeps_writes_in_the_roots() {
 #[tokio::test]
 async fn no_right_is_left_and_none_can_be_had() {
     let script = "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -d '\\t\\n '; echo; \
+                  grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs)' /proc/1/status | tr -d '\\t\\n '; echo; \
                   unshare -Ur true && echo user; mount -t tmpfs none /mnt && echo mount; mknod /dev/shm/n b 1 1 && echo node";
     for kernel in kernels_with_mounts().into_iter().filter(|kernel| kernel.fresh_proc) {
         let (_, output) = run(&kernel, &read_only(), Path::new("/tmp"), script).await;
         let none = "0000000000000000";
         let expected =
             format!("CapInh:{none}CapPrm:{none}CapEff:{none}CapBnd:{none}CapAmb:{none}NoNewPrivs:1Seccomp:2");
-        assert!(output.starts_with(&expected), "{kernel:?}: {output}");
+        let of_the_first = format!("CapInh:{none}CapPrm:{none}CapEff:{none}CapAmb:{none}NoNewPrivs:1");
+        assert!(output.starts_with(&format!("{expected}\n{of_the_first}\n")), "{kernel:?}: {output}");
         assert!(managed(&output, &["user", "mount", "node"]).is_empty(), "{output}");
+    }
+}
+
+/// Neither the rights of a file nor a device is had from the host, whatever may be written.
+#[tokio::test]
+async fn what_is_mounted_of_the_host_gives_no_rights_and_no_devices() {
+    for kernel in kernels_with_mounts().into_iter().filter(|kernel| kernel.fresh_proc) {
+        let workspace = Workspace::new();
+        let entry = |access| [(workspace.path("w"), access)];
+        let bounds = [
+            read_only(),
+            bound(Some(Access::Read), NetworkPolicy::Restricted, &entry(Access::Write)),
+            bound(Some(Access::Write), NetworkPolicy::Restricted, &entry(Access::Read)),
+        ];
+        for bound in bounds {
+            let (_, output) = run(&kernel, &bound, Path::new("/tmp"), "cat /proc/self/mountinfo").await;
+            let mounts = output.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let mounts: Vec<_> = mounts.filter(|mount| !is_made_anew(Path::new(mount[4]))).collect();
+            assert!(mounts.iter().any(|mount| mount[4] == "/"), "{output}");
+            let has = |mount: &[&str], option| mount[5].split(',').any(|other| other == option);
+            let forbids = |mount: &Vec<&str>| has(mount, "nosuid") && has(mount, "nodev");
+            assert!(mounts.iter().all(forbids), "{bound:?} {kernel:?}: {output}");
+        }
     }
 }
 

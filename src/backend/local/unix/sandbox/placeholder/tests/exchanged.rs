@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::backend::local::names::Unheld;
+use crate::backend::local::unix::sandbox::tests::{NOBODY, by_an_ordinary_user};
 
 /// A root that somebody exchanges, where it is then, and what its path leads to then.
 struct Exchange {
@@ -335,20 +336,12 @@ fn a_name_is_the_same_thing_by_its_directory_and_by_its_path() {
 
 /// Does something as an ordinary user, to whom all of a scene is given.
 fn as_ordinary_user<T: Send>(scene: &Scene, act: impl FnOnce() -> T + Send) -> T {
-    let nobody = 65_534;
-    if !rustix::process::geteuid().is_root() {
-        return act();
+    if rustix::process::geteuid().is_root() {
+        for path in [scene.root.parent().unwrap(), &scene.root] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
     }
-    for path in [scene.root.parent().unwrap(), &scene.root] {
-        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
-    }
-    let become_one_and_act = || {
-        const SAME: libc::uid_t = libc::uid_t::MAX;
-        // SAFETY: takes numbers. Without the C library it is of this thread only, which ends.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, SAME, nobody, SAME) }, 0);
-        act()
-    };
-    std::thread::scope(|threads| threads.spawn(become_one_and_act).join().unwrap())
+    by_an_ordinary_user(act)
 }
 
 #[test]
