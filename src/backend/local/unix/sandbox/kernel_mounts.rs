@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::looks::Found;
 use super::plan::is_own;
@@ -111,7 +111,7 @@ pub(super) fn current() -> Result<Arc<KernelMounts>, SandboxError> {
 
 /// Closes the list, which the next one opens again.
 pub(super) fn rest() {
-    let last = WATCH.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let last = WATCH.last().take();
     drop(last);
 }
 
@@ -128,24 +128,39 @@ impl Watch {
         Self { last: Mutex::new(None) }
     }
 
-    fn current(&self) -> Result<Arc<KernelMounts>, SandboxError> {
+    fn last(&self) -> MutexGuard<'_, Option<(File, Arc<KernelMounts>)>> {
         // One that has panicked has changed nothing.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((file, mounts)) = &*last
-            && !has_changed(file).map_err(|error| unlisted(&error))?
-            && mounts.is_as_found()
-        {
-            return Ok(Arc::clone(mounts));
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was found last, if nothing was mounted or taken away since.
+    fn unchanged(&self) -> io::Result<Option<Arc<KernelMounts>>> {
+        let mut last = self.last();
+        let Some((file, mounts)) = &*last else { return Ok(None) };
+        if !has_changed(file)? {
+            return Ok(Some(Arc::clone(mounts)));
         }
         // It is told once only that it has changed.
         *last = None;
+        Ok(None)
+    }
+
+    /// A file system that does not answer keeps only those starts waiting that look at it, not all: nothing is looked at under
+    /// the lock.
+    fn current(&self) -> Result<Arc<KernelMounts>, SandboxError> {
+        if let Some(mounts) = self.unchanged().map_err(|error| unlisted(&error))?
+            && mounts.is_as_found()
+        {
+            return Ok(mounts);
+        }
         let mut moved = None;
         for _ in 0..TRIES {
             let (file, listed) = list().map_err(|error| unlisted(&error))?;
             match find(listed) {
                 Ok(mounts) => {
                     let mounts = Arc::new(mounts);
-                    *last = Some((file, Arc::clone(&mounts)));
+                    // Also over a newer one: this file tells of what has changed since it was opened.
+                    *self.last() = Some((file, Arc::clone(&mounts)));
                     return Ok(mounts);
                 }
                 Err(path) => moved = Some(path),
