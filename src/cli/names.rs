@@ -6,6 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use longarm::sandbox::{NameChange, Violation, ViolationSink};
+use tokio::sync::oneshot;
 
 use super::complain;
 
@@ -34,7 +35,7 @@ pub(super) struct Report {
 enum Line {
     Text(String),
     /// All before it have been written.
-    End(SyncSender<()>),
+    End(oneshot::Sender<()>),
 }
 
 impl Report {
@@ -45,19 +46,27 @@ impl Report {
             receiver.iter().for_each(|line| match line {
                 Line::Text(text) => complain(&text),
                 // Who has lost patience is not there any more.
-                Line::End(told) => drop(told.try_send(())),
+                Line::End(told) => drop(told.send(())),
             });
         }));
         Self { lines, lost: AtomicU64::new(0) }
     }
 
-    /// Waits until all that was told is written, or nobody reads it. Blocks for as long.
-    pub(super) fn finish(&self) {
-        let (told, is_told) = sync_channel(1);
-        if self.lines.try_send(Line::End(told)).is_ok() {
-            // Whoever reads it has had his time.
-            let _ = is_told.recv_timeout(PATIENCE);
-        }
+    /// Waits until all that was told is written, or nobody reads it.
+    pub(super) async fn finish(&self) {
+        let (told, is_told) = oneshot::channel();
+        let lines = self.lines.clone();
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        // There may be no room yet. Where there can be no thread, nothing is waited for.
+        drop(std::thread::Builder::new().name("report-end".into()).spawn(move || {
+            if lost > 0 {
+                // Nobody takes it if there is no thread that writes.
+                let _ = lines.send(Line::Text(format!("{lost} more lines like these found no room")));
+            }
+            let _ = lines.send(Line::End(told));
+        }));
+        // Whoever reads it has had his time then.
+        let _ = tokio::time::timeout(PATIENCE, is_told).await;
     }
 }
 
@@ -78,3 +87,53 @@ impl ViolationSink for Report {
 
 const ROOM: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use longarm::sandbox::{FileViolation, SandboxBackend, ViolationReason};
+
+    use super::*;
+
+    fn tell(report: &Report, number: usize) {
+        let file = FileViolation::new(SandboxBackend::Linux, ViolationReason::PolicyDenied);
+        report.violation(Violation::File(file.path(number.to_string()).name_change(NameChange::Appeared)));
+    }
+
+    fn unread() -> (Report, Receiver<Line>) {
+        let (lines, receiver) = sync_channel(ROOM);
+        (Report { lines, lost: AtomicU64::new(0) }, receiver)
+    }
+
+    #[tokio::test]
+    async fn the_end_comes_after_all_that_was_told_also_if_there_is_no_room_for_it() {
+        let (report, receiver) = unread();
+        (0..ROOM + 44).for_each(|number| tell(&report, number));
+        let reader = async {
+            // It waits first, since this one polls it first.
+            tokio::task::spawn_blocking(move || {
+                let mut texts = Vec::new();
+                loop {
+                    match receiver.recv().unwrap() {
+                        Line::Text(text) => texts.push(text),
+                        Line::End(told) => return (texts, told.send(())),
+                    }
+                }
+            })
+            .await
+            .unwrap()
+        };
+        let ((), (texts, told)) = tokio::join!(report.finish(), reader);
+        assert_eq!((texts.len(), told), (ROOM + 1, Ok(())));
+        assert!(texts[0].starts_with("0 appeared") && texts[ROOM].starts_with("44 more lines"), "{texts:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_waited_for_for_long() {
+        let (report, _receiver) = unread();
+        let began = tokio::time::Instant::now();
+        report.finish().await;
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+}

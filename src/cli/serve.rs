@@ -88,7 +88,7 @@ async fn serve(args: ServeArgs, shutdown: impl Future<Output = ()> + Send) -> Re
         serve_websocket(&server, listener, shutdown).await.map_err(|error| explain(&error))
     };
     local.close().await;
-    report.finish();
+    report.finish().await;
     result
 }
 
