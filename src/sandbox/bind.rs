@@ -268,7 +268,7 @@ impl<'a> Binding<'a> {
                 vec![native(cwd)?]
             }
         };
-        let alternatives = glob::parse(rest, windows).map_err(|reason| failed(&reason))?;
+        let alternatives = glob::parse(rest, anchor, windows).map_err(|reason| failed(&reason))?;
         self.characters += alternatives.iter().map(|alternative| alternative.pattern.size()).sum::<usize>();
         limits::check(self.characters, limits::PATTERN_CHARACTERS, "characters of patterns")?;
         limits::check(self.globs.len() + bases.len() * alternatives.len(), limits::PATTERNS, "patterns")?;

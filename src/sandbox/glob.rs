@@ -68,12 +68,12 @@ pub(super) struct Alternative {
     pub(super) pattern: Pattern,
 }
 
-/// Parses the part of a pattern after its [`anchor`].
+/// Parses the part of a pattern after its [`anchor`], which is this one.
 ///
 /// # Errors
 ///
 /// What is wrong with it, among that that it matches one path only.
-pub(super) fn parse(text: &str, windows: bool) -> Result<Vec<Alternative>, String> {
+pub(super) fn parse(text: &str, at: Anchor, windows: bool) -> Result<Vec<Alternative>, String> {
     if text.len() > MAX_PATTERN_BYTES {
         return Err(format!("it is longer than {MAX_PATTERN_BYTES} bytes"));
     }
@@ -84,8 +84,8 @@ pub(super) fn parse(text: &str, windows: bool) -> Result<Vec<Alternative>, Strin
     let mut alternatives = Vec::new();
     expand_braces(&text, 0, &mut alternatives)?;
     // To a shell they would be absolute, or below the home directory: nobody can tell what is meant.
-    let begins_anew = |text: &&String| anchor(text, windows).0 != Anchor::Cwd;
-    if text.starts_with('{')
+    let begins_anew = |text: &&String| anchor(text, windows).0 != Anchor::Cwd || has_drive(text);
+    if at == Anchor::Cwd
         && let Some(other) = alternatives.iter().find(begins_anew)
     {
         return Err(format!("its braces come to `{other}`, which begins elsewhere: make it a pattern of its own"));

@@ -430,15 +430,27 @@ fn patterns_are_bound_to_where_they_begin() {
         ("/srv/alias/*.pem", "/srv/w/b.pem", "/srv/out/b.pem"),
         ("/srv/{w,out}/b.*", "/srv/out/b.pem", "/srv/b.pem"),
         ("\\[x\\]/*.pem", "/srv/w/[x]/b.pem", "/srv/w/x/b.pem"),
+        ("codex-project-roots://{,src}/*.pem", "/srv/w/b.pem", "/srv/out/b.pem"),
     ] {
         let bound = bind(&fake, &intent.clone().deny_glob(pattern));
         assert_eq!(bound.access(Path::new(denied)), Some(Deny), "{pattern}");
         assert!(bound.access(Path::new(allowed)) > Some(Deny), "{pattern}");
         assert!(bound.globs.iter().all(|glob| glob.text == pattern));
     }
-    for pattern in
-        ["/**/*.pem", "/*", "a**b", "[", "src", "../../../*", "{/srv/out/*,x}", "{~/x,y}*", "C:/x/*", "c:\\*"]
-    {
+    for pattern in [
+        "/**/*.pem",
+        "/*",
+        "a**b",
+        "[",
+        "src",
+        "../../../*",
+        "{/srv/out/*,x}",
+        "{~/x,y}*",
+        "~{/x,y}*",
+        "{c:/x,y}*",
+        "C:/x/*",
+        "c:\\*",
+    ] {
         assert!(refusal(&fake, &intent.clone().deny_glob(pattern)).contains(pattern), "{pattern}");
     }
     assert!(refusal(&fake, &workspace().deny_glob("~/*")).contains("userHomeDir"));

@@ -52,7 +52,8 @@ fn the_nearest_entry_decides_by_whole_components() {
 #[test]
 fn a_pattern_denies_unless_an_entry_below_opens_again() {
     let mut bound = bound(Some(Read), &[("/w", Write, Directory), ("/w/x.d/open", Write, Directory)]);
-    let pattern = crate::sandbox::glob::parse("**/*.d", false).unwrap().remove(0).pattern;
+    let pattern =
+        crate::sandbox::glob::parse("**/*.d", crate::sandbox::glob::Anchor::Cwd, false).unwrap().remove(0).pattern;
     bound.globs.push(BoundGlob { text: "**/*.d".into(), base: "/w".into(), has_base: true, pattern });
     for (path, access) in [
         ("/w/a", Write),

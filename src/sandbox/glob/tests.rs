@@ -3,7 +3,7 @@ use std::path::Component;
 use super::*;
 
 fn alternatives(text: &str) -> Vec<Alternative> {
-    parse(text, false).unwrap_or_else(|error| panic!("{text}: {error}"))
+    parse(text, Anchor::Cwd, false).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// The longest match of a path, in components.
@@ -95,10 +95,12 @@ fn what_cannot_be_meant_is_refused_with_its_reason() {
         ("{~/a*,b}", "`~/a*`, which begins elsewhere"),
         ("{,a}/b*", "`/b*`, which begins elsewhere"),
         ("{{b,/a},c}*", "`/a*`, which begins elsewhere"),
+        ("~{/a,b}*", "`~/a*`, which begins elsewhere"),
+        ("{C:/a,b}*", "`C:/a*`, which begins elsewhere"),
         (&long, "longer"),
         (&many, "alternatives"),
     ] {
-        let error = parse(pattern, false).expect_err(pattern);
+        let error = parse(pattern, Anchor::Cwd, false).expect_err(pattern);
         assert!(error.contains(reason), "{pattern}: {error}");
     }
 }
@@ -132,7 +134,7 @@ fn what_a_pattern_is_relative_to_is_its_beginning() {
         assert_eq!(anchor(pattern, true).0, Anchor::Absolute);
         assert_eq!(anchor(pattern, false).0, Anchor::Cwd);
     }
-    let [windows] = &*parse("a\\*\\b", true).unwrap() else { panic!("one") };
+    let [windows] = &*parse("a\\*\\b", Anchor::Cwd, true).unwrap() else { panic!("one") };
     assert_eq!(windows.fixed, ["a"]);
 }
 

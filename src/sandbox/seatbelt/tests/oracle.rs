@@ -212,7 +212,7 @@ fn any_entry() -> impl Strategy<Value = BoundEntry> {
 fn any_bound(globs: std::ops::Range<usize>) -> impl Strategy<Value = Bound> {
     let pattern = prop_oneof!["\\*", "\\*\\*/x", "y\\*/\\*", "\\?"];
     let glob = (any_path(), pattern).prop_map(|(base, text)| {
-        let pattern = glob::parse(&text, false).unwrap().remove(0).pattern;
+        let pattern = glob::parse(&text, glob::Anchor::Absolute, false).unwrap().remove(0).pattern;
         BoundGlob { text, base, has_base: true, pattern }
     });
     let root = proptest::option::of(prop_oneof![Just(Access::Read), Just(Access::Write)]);
