@@ -29,7 +29,7 @@ pub struct SandboxSettings {
     /// directory below `/run/user`, or the first name with a number behind it. [`Local::new`](crate::Local::new) removes
     /// what it says was left, also if no sandbox is ever asked for. Unless everything may be written, nobody in a sandbox can
     /// write to it, whatever is allowed around it, nor read it under an intent that denies something: neither processes nor
-    /// calls about files.
+    /// calls about files. A relative path is one from where this process is when the executor is made.
     pub state_dir: Option<PathBuf>,
     /// Who is told of violations. By default nobody.
     pub violations: Option<Arc<dyn ViolationSink>>,

@@ -1,8 +1,9 @@
 //! `longarm exec --sandbox`, in every place.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::support::{Outcome, Place, Server};
+use crate::support::{Outcome, PROGRAM, Place, Server, run as run_program};
 
 /// A directory that no policy makes writable by itself.
 fn directory() -> tempfile::TempDir {
@@ -164,6 +165,24 @@ fn placeholders_are_noted_in_the_directory_that_is_named() {
     }
     assert_eq!(outcome.code(), 0, "{outcome:?}");
     assert!(at.is_dir());
+    // No command can write there, wherever it is and however it is named.
+    for name in ["state", "./state", "state/below/.."] {
+        let here = directory();
+        let at = here.path().join("state");
+        let given = Path::new(name);
+        if given.ends_with("..") {
+            std::fs::create_dir_all(at.join("below")).unwrap();
+            std::fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        let script = format!("cd {} && mkdir .aws && exit 1; echo > state/forged; echo > beside", text(here.path()));
+        let args = ["exec", "--sandbox", "workspace-write", "--sandbox-state-dir", name, "--root", text(here.path())];
+        let args = [&args[..], &["--", "sh", "-c", &script]].concat();
+        let outcome = run_program(Command::new(PROGRAM).args(args).current_dir(here.path()), b"");
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.code() == 0, "{name}: {said}");
+        assert!(at.is_dir() && here.path().join("beside").exists(), "{name}: {said}");
+        assert!(!at.join("forged").exists(), "{name}: {said}");
+    }
     // One that cannot be made is named.
     let outcome = run(Path::new("/proc/none"), "true");
     assert_eq!(outcome.code(), 125, "{outcome:?}");

@@ -113,7 +113,9 @@ impl Local {
             let http = http.variables(config.base_env.clone()).reserved_names(config.reserved_names.clone());
             Arc::new(LocalHttpClient::new(http))
         };
-        let placeholders = os::sandbox::Placeholders::new(config.sandbox.state_dir.clone());
+        // Also if the host goes to another directory, and where it is that sandboxes are to be kept out.
+        let state_dir = config.sandbox.state_dir.clone().map(|path| std::path::absolute(&path).unwrap_or(path));
+        let placeholders = os::sandbox::Placeholders::new(state_dir);
         placeholders.recover();
         let mut fs = LocalFileSystemConfig::default().temp_dir(os::temporary_directories(&config.base_env).1);
         fs.protected_names.clone_from(&config.sandbox.extra_protected_names);

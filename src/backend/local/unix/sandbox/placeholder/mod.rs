@@ -297,9 +297,12 @@ impl KeepsOwn for Placeholders {
                 _ => real(above),
             };
             last = Some((above, parent.clone()));
-            let Some(path) = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name)) else {
-                continue;
+            let path = match directory.file_name() {
+                Some(name) => parent.map(|parent| parent.join(name)),
+                // It ends with `..`.
+                None => real(directory),
             };
+            let Some(path) = path else { continue };
             // Whoever has opened what is made ahead can look into it when it is in a workspace that is denied to him.
             // That is in the first one that will do.
             let may_look = own.is_empty() && bound.class == Class::RestrictedRead && bound.can_read(&path);
