@@ -156,6 +156,7 @@ impl SpawnError {
             | Self::ProcessLimit { .. }
             | Self::TooManyProcesses { .. }
             | Self::TimedOut { .. }
+            | Self::Sandbox(SandboxError::Changed { .. })
             | Self::Busy(_) => true,
             Self::Disconnected(disconnected) => disconnected.sent == Sent::NotSent,
             _ => false,

@@ -138,7 +138,8 @@ impl Work {
             }
             // What was missing is there now, to be mounted over.
             bound = self.bindings.finish(&raw, &own, &names.placeholders().collect::<Vec<_>>())?;
-            names.lend_to(&bound).map_err(|error| SandboxError::changed(error.to_string()))?;
+            // Whoever has it may keep it for long, and it has been waited for.
+            names.lend_to(&bound).map_err(|error| SandboxError::preparation(format!("{error}; try again")))?;
             unheld = admit(names.unheld(), &bound, settings)?;
             held = (!names.is_idle()).then_some(names);
         } else {

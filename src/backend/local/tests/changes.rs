@@ -72,7 +72,9 @@ async fn a_start_whose_files_are_exchanged_is_prepared_again_a_few_times() {
         assert_eq!((prepared, left), (times + 1, vec!["file".to_owned(), "made".into()]));
     }
     let (outcome, prepared, left) = run_while_exchanged(usize::MAX).await;
-    let Err(SpawnError::Sandbox(SandboxError::Changed { reason })) = outcome else { panic!("{outcome:?}") };
+    let error = outcome.expect_err("it has changed each time");
+    assert!(error.is_retryable(), "{error}");
+    let SpawnError::Sandbox(SandboxError::Changed { reason }) = error else { panic!("{error}") };
     assert!(reason.contains("/root/file"), "{reason}");
     assert_eq!((prepared, left), (3, vec!["file".to_owned()]));
 }
