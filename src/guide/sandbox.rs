@@ -66,7 +66,7 @@
 //! | no Landlock | with the owner's consent partial: one wall instead of two, and none before named pipes of the host that the user may write to |
 //! | no seccomp | refused |
 //!
-//! The network of a process is enabled, or restricted to nothing: no socket can be made but local ones of streams, which can be
+//! The network of a process is enabled, or restricted to nothing: no socket can be made but local ones with a connection, which can be
 //! neither bound nor connected, and pairs of them. So nothing can listen on a path in the workspace, either. The owner may give
 //! such processes a loopback interface of their own; they still make no local sockets but pairs. With
 //! [`managed_network`](crate::ExecRequest::managed_network) they have one on which the given ports lead to those of the
@@ -104,8 +104,8 @@
 //!
 //! - It has no capabilities, and `sudo` and other programs that change the user give it no other rights. So one that runs as the
 //!   system's root writes, and reads, only what the modes of files let that user: not a workspace that belongs to another user.
-//! - The user and the group of the command are shown as they are, all others as nobody's (65534); what groups the user is in
-//!   counts as before. Files cannot be given to another user or group, even to one that the user is in.
+//! - With a user namespace, the user and the group of the command are shown as they are, all others as nobody's (65534); what
+//!   groups the user is in counts as before. Files cannot be given to another user or group, even to one that the user is in.
 //! - To rename or to link from one root to another, or between a root and a directory for temporary files, fails as between file
 //!   systems (`EXDEV`).
 //! - Debuggers and tracers, sandboxes within the sandbox, `io_uring`, and higher priorities are refused.

@@ -16,7 +16,7 @@ impl Bound {
     /// # Errors
     ///
     /// [`SandboxError::Preparation`] if a directory cannot be listed, or there are too many matches or too much to look at:
-    /// never fewer entries than matches.
+    /// never fewer entries than matches. [`SandboxError::Changed`] if a pattern's beginning is not what it was bound to.
     pub fn expand_globs(&mut self, identity: &dyn PathIdentity) -> Result<(), SandboxError> {
         let mut scan = Scan { identity, looked: 0, work: 0, matches: Vec::new() };
         for glob in &self.globs {

@@ -152,7 +152,8 @@ pub(super) fn rest() {
 /// # Errors
 ///
 /// [`SandboxError::Unavailable`] if this kernel, or the executor's owner, does not allow it;
-/// [`SandboxError::Preparation`] if the intent cannot be applied to the files that there are.
+/// [`SandboxError::Preparation`] if the intent cannot be applied to the files that there are, and [`SandboxError::Changed`] if
+/// they are others than those that it was bound to.
 pub(in crate::backend::local) fn prepare(
     bound: &Arc<Bound>,
     settings: &SandboxSettings,

@@ -19,7 +19,7 @@ use super::shape::{
     At, Base, Hold, Identity, Kept, Landlock, Make, Namespaces, Proc, Rule, Shape, Source, Step, Target,
 };
 use crate::sandbox::{
-    Access, Bound, Change, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError, SandboxSettings, Wall,
+    Access, Bound, Change, Existing, ManagedNetworkFacts, NetworkPolicy, Origin, SandboxError, SandboxSettings, Wall,
 };
 
 /// What is decided besides the intent.
@@ -349,6 +349,10 @@ impl<'a> Tree<'a> {
         };
         if self.put.contains_key(&entry.path) && entry.access != Access::Deny {
             return Ok(());
+        }
+        // What names are protected in it, if it is a directory, was decided when it was bound.
+        if entry.access == Access::Write && change.exists() && (entry.kind == Existing::Directory) != found.directory {
+            return Err(changed(&entry.path));
         }
         if change.above == Some(Access::Write)
             && let Some(parent) = entry.path.parent()

@@ -118,7 +118,8 @@ fn a_mount_is_covered_by_one_that_lies_over_it_or_over_a_directory_on_the_way() 
 
 #[test]
 fn what_is_not_where_the_list_says_is_looked_for_again_unless_nobody_can_reach_it() {
-    let directory = tempfile::tempdir().unwrap();
+    // Where an ordinary user comes to.
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let top = directory.path().canonicalize().unwrap();
     let (device, found) = look(&top).unwrap();
     let mount = Mount { path: top.clone(), limit: Limit::ReadOnly, device, is_covered: false };

@@ -6,6 +6,7 @@ mod scenes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::local::tests::needs;
 use crate::backend::local::unix::sandbox::kernel_mounts::{Cover, KernelMounts};
 use crate::backend::local::unix::sandbox::probe;
 use crate::sandbox::{BoundEntry, Class, Existing, Origin};
@@ -298,8 +299,10 @@ fn settings_of_the_machine_are_not_written_by_an_entry_for_them_either() {
 
 #[test]
 fn what_of_the_kernels_is_mounted_in_shared_memory_has_its_limits() {
-    // Where there is none there is nothing to see.
-    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let directory = match tempfile::tempdir_in("/dev/shm") {
+        Ok(directory) => directory,
+        Err(error) => return needs::skipped("what is mounted in /dev/shm", &error.to_string()),
+    };
     let top = directory.path().canonicalize().unwrap();
     let [system, processes] = ["sys", "proc"].map(|name| top.join(name));
     for path in [&system, &processes] {

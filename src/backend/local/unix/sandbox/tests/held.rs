@@ -107,6 +107,36 @@ async fn a_held_directory_that_changes_before_the_start_refuses_it() {
     }
 }
 
+#[test]
+fn a_root_that_was_a_file_and_is_a_directory_or_the_reverse_is_not_opened() {
+    for kernel in kernels_with_mounts() {
+        for (root, access) in
+            [(Access::Read, Access::Write), (Access::Write, Access::Read), (Access::Read, Access::Deny)]
+        {
+            let workspace = Workspace::new();
+            let named = workspace.path("w/named");
+            for (is_directory, other) in [(false, true), (true, false), (true, true)] {
+                let make = |is_directory| match is_directory {
+                    true => std::fs::create_dir(&named).unwrap(),
+                    false => std::fs::write(&named, "").unwrap(),
+                };
+                make(is_directory);
+                let bound = bound(Some(root), NetworkPolicy::Restricted, &[(named.clone(), access)]);
+                std::fs::rename(&named, workspace.path("w/aside")).unwrap();
+                make(other);
+                let planned = prepared_on(&kernel, &bound, &settings(), None, Walls::default());
+                let changed = |error: &SandboxError| matches!(error, SandboxError::Changed { reason } if reason.contains(named.to_str().unwrap()));
+                // What may not be written to is no less closed by what it is.
+                let may_go_on = is_directory == other || access != Access::Write;
+                assert!(planned.as_ref().map_or_else(changed, |_| may_go_on), "{access:?} {is_directory}: {planned:?}");
+                for path in [&named, &workspace.path("w/aside")] {
+                    if path.is_dir() { std::fs::remove_dir(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_attached_or_masked_and_changes_before_the_start_refuses_it() {
     const PLACE: &str = "a place has changed";
