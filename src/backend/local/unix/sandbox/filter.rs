@@ -211,6 +211,7 @@ impl Rules {
         rules.on_bits(libc::SYS_clone, 0, NEW_NAMESPACES, libc::EPERM);
         rules.on_bits(libc::SYS_unshare, 0, NEW_NAMESPACES | NEW_TIME, libc::EPERM);
         rules.ioctl(plan);
+        rules.fcntl(plan);
         if plan.refuse_metadata {
             rules.refuse_all(METADATA);
             #[cfg(target_arch = "x86_64")]
@@ -251,7 +252,7 @@ impl Rules {
         let mut block = vec![statement(LOAD_WORD, argument(1))];
         let attributes: &[u32] = if plan.refuse_metadata { SET_ATTRIBUTES } else { &[] };
         let owners: &[u32] = if plan.others == Others::InReach { SET_OWNER } else { &[] };
-        for request in TERMINAL_INPUT.iter().chain(attributes).chain(owners) {
+        for request in TERMINAL_INPUT.iter().chain(SUBVOLUMES).chain(attributes).chain(owners) {
             block.push(jump(JUMP_IF_EQUAL, *request, 0, 1));
             block.push(refuse(libc::EPERM));
         }
@@ -264,6 +265,17 @@ impl Rules {
         }
         block.push(statement(RETURN, ALLOW));
         self.on(libc::SYS_ioctl, block);
+    }
+
+    fn fcntl(&mut self, plan: FilterPlan) {
+        let mut block = vec![statement(LOAD_WORD, argument(1))];
+        let owners = if plan.others == Others::InReach { others::SIGNALS_OF_FILES } else { &[] };
+        for command in LEASES.iter().chain(owners) {
+            block.push(jump(JUMP_IF_EQUAL, *command, 0, 1));
+            block.push(refuse(libc::EPERM));
+        }
+        block.push(statement(RETURN, ALLOW));
+        self.on(libc::SYS_fcntl, block);
     }
 
     /// `refusal` is the verdict on one that is not allowed.
@@ -344,6 +356,9 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32;
 /// `TIOCSTI` and `TIOCLINUX`: they put words into the mouth of whoever types.
 const TERMINAL_INPUT: &[u32] = &[0x5412, 0x541c];
+/// `BTRFS_IOC_SNAP_CREATE`, `BTRFS_IOC_SNAP_DESTROY`, and the second version of each. A snapshot has all that is in a subvolume,
+/// also what no mount shows, for whoever owns that and has any of it open.
+const SUBVOLUMES: &[u32] = &[0x5000_9401, 0x5000_9417, 0x5000_940f, 0x5000_943f];
 /// `FIOSETOWN`, `SIOCSPGRP`: who gets the signals of a descriptor.
 const SET_OWNER: &[u32] = &[0x8901, 0x8902];
 /// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`,
@@ -365,6 +380,10 @@ const SET_ATTRIBUTES: &[u32] = &[
 /// The kinds of requests of Btrfs and F2FS, among them some that make subvolumes or change files by a descriptor that was
 /// opened for reading.
 const CHANGES_WITHOUT_WRITING: &[u32] = &[0x9400, 0xf500];
+
+/// `F_SETLEASE`, and `F_SETDELEG` of Linux 6.19: whoever owns a file, and has it open to be read, could have everybody wait for
+/// seconds who opens it, among them the executor.
+const LEASES: &[u32] = &[1024, 1040];
 
 /// Numbers that are the same for every kind of processor, and newer than the C library's list.
 const SETXATTRAT: libc::c_long = 463;

@@ -25,13 +25,6 @@ impl Rules {
         self.on(libc::SYS_tkill, unless_zero(&[1]));
         self.on(libc::SYS_tgkill, unless_zero(&[2]));
         self.refuse_all(&[libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo, libc::SYS_pidfd_send_signal]);
-        let mut block = vec![statement(LOAD_WORD, argument(1))];
-        for command in [F_SETOWN, F_SETSIG, F_SETOWN_EX] {
-            block.push(jump(JUMP_IF_EQUAL, command, 0, 1));
-            block.push(refuse(libc::EPERM));
-        }
-        block.push(statement(RETURN, ALLOW));
-        self.on(libc::SYS_fcntl, block);
     }
 }
 
@@ -48,9 +41,8 @@ fn unless_zero(arguments: &[u32]) -> Vec<Instruction> {
 const PRIO_USER: u32 = 2;
 /// `IOPRIO_WHO_USER`.
 const IOPRIO_USER: u32 = 3;
-const F_SETOWN: u32 = 8;
-const F_SETSIG: u32 = 10;
-const F_SETOWN_EX: u32 = 15;
+/// `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX`.
+pub(super) const SIGNALS_OF_FILES: &[u32] = &[8, 10, 15];
 
 /// System V's shared memory, semaphores and queues, and the queues of POSIX.
 pub(super) const SHARED: &[libc::c_long] = &[

@@ -191,6 +191,25 @@ fn nobody_types_for_another_whatever_the_upper_half_says() {
 }
 
 #[test]
+fn nobody_makes_a_snapshot_or_has_others_wait_for_a_file() {
+    for (plan, program) in programs() {
+        for upper in [0_u64, 1 << 32] {
+            for request in [0x5000_9401, 0x5000_9417, 0x5000_940f, 0x5000_943f] {
+                assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, upper | request])), EPERM, "{request:#x}");
+            }
+            // Copies that share blocks, of what is open.
+            for request in [0x4004_9409, 0x4020_940d, 0xc018_9436] {
+                let expected = if plan.refuse_metadata { EPERM } else { ALLOW };
+                assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, upper | request])), expected, "{request:#x}");
+            }
+            for (command, expected) in [(1024, EPERM), (1040, EPERM), (1025, ALLOW), (1039, ALLOW), (1026, ALLOW)] {
+                assert_eq!(run(&program, call(libc::SYS_fcntl, &[3, upper | command, 1])), expected, "{command}");
+            }
+        }
+    }
+}
+
+#[test]
 fn metadata_is_left_alone_where_no_mount_protects_it() {
     let mut calls = METADATA.to_vec();
     #[cfg(target_arch = "x86_64")]
@@ -339,8 +358,8 @@ fn signals_reach_the_own_group_alone_where_nothing_else_keeps_them() {
 fn file_systems_change_nothing_by_requests_on_what_is_open_for_reading() {
     for (plan, program) in programs() {
         let expected = if plan.refuse_metadata { EPERM } else { ALLOW };
-        // Subvolumes and snapshots; a file that is pinned; verity, a policy of encryption and its keys; attributes of FAT.
-        for request in [0x5000_940e_u64, 0x5000_9417, 0x5000_940f, 0x4004_f50d, 0x4080_6685, 0x800c_6613, 0x4004_7211] {
+        // Subvolumes; a file that is pinned; verity, a policy of encryption and its keys; attributes of FAT.
+        for request in [0x5000_940e_u64, 0x4004_f50d, 0x4080_6685, 0x800c_6613, 0x4004_7211] {
             assert_eq!(run(&program, call(libc::SYS_ioctl, &[3, request])), expected, "{request:#x}");
         }
         // The flags and the size of a block are only read.
