@@ -152,11 +152,11 @@ pub trait PathIdentity {
     /// Those of the file system.
     fn list(&self, directory: &Path) -> io::Result<Vec<(OsString, Found)>>;
 
-    /// At most `max` bytes from the beginning of a file.
+    /// At most `max` bytes from the beginning of a file. Waits for nobody, and follows no link at the end of the path.
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// [`NotFound`](io::ErrorKind::NotFound) if there is no file, but nothing or another thing; those of the file system.
     fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>>;
 
     /// An existing path in the one spelling that its file system has for it, where that has several.

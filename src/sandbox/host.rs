@@ -57,8 +57,25 @@ impl PathIdentity for HostPaths {
     }
 
     fn read_start(&self, file: &Path, max: usize) -> io::Result<Vec<u8>> {
+        let mut options = std::fs::File::options();
+        options.read(true);
+        // What is another thing by now is neither waited for nor followed.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY,
+        );
+        let gone = || io::Error::new(io::ErrorKind::NotFound, "it is no file any more");
+        let file = match options.open(file) {
+            #[cfg(unix)]
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(gone()),
+            opened => opened?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(gone());
+        }
         let mut start = Vec::new();
-        std::fs::File::open(file)?.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut start)?;
+        file.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut start)?;
         Ok(start)
     }
 

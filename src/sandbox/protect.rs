@@ -39,17 +39,17 @@ pub(super) fn names(
         if bound.can_write(&name.path) {
             insert(bound, protect(&name.path, name.state));
         }
-        if let Some(git_dir) = git_dir
-            && bound.can_write(git_dir)
-            && !freed.contains(git_dir)
-        {
-            insert(bound, protect(git_dir, Existing::Directory));
+        let common_dir = git_dir.as_ref().map(|git_dir| common_dir(git_dir, bound, resolver)).transpose()?.flatten();
+        for directory in git_dir.iter().chain(&common_dir) {
+            if bound.can_write(directory) && !freed.contains(directory) {
+                insert(bound, protect(directory, Existing::Directory));
+            }
         }
     }
     // Now that what is protected is not writable any more.
     for (name, git_dir) in found {
         let is_new_git = name.path.file_name() == Some(GIT.as_ref()) && name.state == Existing::Missing;
-        let placeholder = name.required || !(is_new_git && in_repository(&name.root, bound, resolver)?);
+        let placeholder = name.required || !(is_new_git && in_repository(&name.root, bound, facts.uid, resolver)?);
         bound.protected.push(ProtectedName { git_dir, placeholder, ..name });
     }
     bound.protected.sort_by(|a, b| a.path.cmp(&b.path));
@@ -91,16 +91,48 @@ const fn existing(found: &Found) -> Option<Existing> {
 
 /// The directory that the file `.git` of a linked worktree or a submodule names.
 fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> Result<Option<PathBuf>, SandboxError> {
+    match first_line(file, resolver)?.strip_prefix(GIT_DIR) {
+        Some(named) => directory_named(named, file, root, bound, resolver),
+        None => Ok(None),
+    }
+}
+
+/// The directory that linked worktrees have in common, which a file in that of each names.
+fn common_dir(git_dir: &Path, bound: &Bound, resolver: &Resolver<'_>) -> Result<Option<PathBuf>, SandboxError> {
+    let file = git_dir.join("commondir");
+    match resolver.found(&file)? {
+        Found::File => directory_named(&first_line(&file, resolver)?, &file, git_dir, bound, resolver),
+        _ => Ok(None),
+    }
+}
+
+fn first_line(file: &Path, resolver: &Resolver<'_>) -> Result<String, SandboxError> {
+    let text = resolver.identity().read_start(file, MAX_GIT_FILE).map_err(|error| {
+        let what = format!("{}: {error}", file.display());
+        // It was found to be a file.
+        if error.kind() == std::io::ErrorKind::NotFound {
+            SandboxError::changed(what)
+        } else {
+            SandboxError::preparation(what)
+        }
+    })?;
+    Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().into())
+}
+
+/// The directory to which a file leads, relative to `base`.
+fn directory_named(
+    named: &str,
+    file: &Path,
+    base: &Path,
+    bound: &Bound,
+    resolver: &Resolver<'_>,
+) -> Result<Option<PathBuf>, SandboxError> {
     let failed = |what: String| SandboxError::preparation(format!("{}: {what}", file.display()));
-    let text = resolver.identity().read_start(file, MAX_GIT_FILE).map_err(|error| failed(error.to_string()))?;
-    let text = String::from_utf8_lossy(&text);
-    let Some(named) = text.lines().next().and_then(|line| line.strip_prefix(GIT_DIR)).map(str::trim) else {
-        return Ok(None);
-    };
+    let named = named.trim();
     if named.is_empty() || named.contains('\0') {
         return Ok(None);
     }
-    let resolved = resolver.resolve(&root.join(named))?;
+    let resolved = resolver.resolve(&base.join(named))?;
     if let Some(link) = resolved.links.iter().find(|alias| alias.link.parent().is_some_and(|at| bound.can_write(at))) {
         return Err(failed(format!(
             "it leads through the symbolic link {} in a writable directory",
@@ -111,13 +143,18 @@ fn git_dir(root: &Path, file: &Path, bound: &Bound, resolver: &Resolver<'_>) -> 
     Ok((resolved.kind == Existing::Directory && !resolved.is_root()).then_some(resolved.path))
 }
 
-/// Whether a directory above the root is a repository. What a process of this intent could make is none: it would have the
-/// next one go without a placeholder.
-fn in_repository(root: &Path, bound: &Bound, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
+/// Whether a directory above the root is a repository. What a process of this intent could make is none, nor what another user
+/// could, who is not the system's root: either would have the next process go without a placeholder.
+fn in_repository(root: &Path, bound: &Bound, uid: Option<u32>, resolver: &Resolver<'_>) -> Result<bool, SandboxError> {
+    let is_trusted = |owner: Option<u32>| uid.is_none() || owner.is_none() || owner == uid || owner == Some(0);
     for above in root.ancestors().skip(1) {
         let git = above.join(GIT);
         let found = resolver.found(&git)?;
-        if found != Found::Missing && !bound.can_write(&git) && is_repository(&git, &found, bound, resolver)? {
+        if found != Found::Missing
+            && !bound.can_write(&git)
+            && is_trusted(resolver.owner(&git)?)
+            && is_repository(&git, &found, bound, resolver)?
+        {
             return Ok(true);
         }
     }

@@ -153,6 +153,14 @@ impl<'a> Resolver<'a> {
         })
     }
 
+    /// The user that owns what is there, where things have one and that can be told.
+    pub(super) fn owner(&self, path: &Path) -> Result<Option<u32>, SandboxError> {
+        Ok(match self.look(path)? {
+            Look::Seen(seen) => seen.owner,
+            Look::Blocked => None,
+        })
+    }
+
     fn look(&self, path: &Path) -> Result<Look, SandboxError> {
         if let Some(look) = self.seen.borrow().get(path) {
             return Ok(look.clone());

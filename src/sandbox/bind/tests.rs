@@ -207,6 +207,19 @@ fn a_git_file_protects_the_directory_that_it_names() {
     assert_access(&freed, &[("/srv/main/x", Some(Write)), ("/srv/main/.git/worktrees/w/HEAD", Some(Read))]);
     let freed = bind(&fake, &workspace().write(uri("/srv/main")).write(uri("/srv/main/.git/worktrees/w")));
     assert_access(&freed, &[("/srv/main/.git/worktrees/w/HEAD", Some(Write))]);
+    // Nor what it has in common with others: hooks, and what else is executed outside.
+    let worktree = fake.text("/srv/main/.git/worktrees/w/commondir", "../..\n").with("/srv/main/.git/hooks/");
+    let freed = bind(&worktree, &workspace().write(uri("/srv/main")));
+    assert_access(&freed, &[("/srv/main/x", Some(Write)), ("/srv/main/.git/hooks/x", Some(Read))]);
+    let freed = bind(&worktree, &workspace().write(uri("/srv/main")).write(uri("/srv/main/.git")));
+    assert_access(&freed, &[("/srv/main/.git/hooks/x", Some(Write)), ("/srv/main/.git/worktrees/w/HEAD", Some(Read))]);
+    let freed = bind(&worktree, &workspace().write(uri("/srv/main")).write_below_roots(".git"));
+    assert_access(&freed, &[("/srv/main/.git/hooks/x", Some(Write)), ("/srv/main/.git/worktrees/w/HEAD", Some(Write))]);
+    for common in ["", "/", "none", "commondir"] {
+        let odd = worktree.clone().text("/srv/main/.git/worktrees/w/commondir", common);
+        let bound = bind(&odd, &workspace().write(uri("/srv/main")));
+        assert_access(&bound, &[("/srv/main/x", Some(Write)), ("/srv/main/.git/worktrees/w/HEAD", Some(Read))]);
+    }
     // It only ever takes away: what a file in the workspace names is in the hands of a process.
     let fake = FakePaths::new(&["/root/s", "/usr/bin/"]).text("/srv/w/.git", "gitdir: /root");
     assert_access(&bind(&fake, &SandboxIntent::minimal_write([uri("/srv/w")])), &[("/root/s", None)]);
@@ -261,6 +274,10 @@ fn a_repository_is_what_a_process_could_not_have_made() {
         (git("/srv/t/other").text("/srv/t/.git", "gitdir: /real/git\n"), true),
         (git("/srv/t/other").text("/srv/t/.git", "git"), false),
         (git("/srv/t/other").text("/srv/t/.git", ""), false),
+        // Nor anybody else.
+        (git("/srv/t/.git/HEAD").owned("/srv/t/.git", UID + 1), false),
+        (git("/srv/t/.git/HEAD").owned("/srv/t/.git", 0), true),
+        (git("/srv/t/other").text("/srv/t/.git", "gitdir: /real/git\n").owned("/srv/t/.git", UID + 1), false),
     ] {
         assert_eq!(is_larger(&fake, &narrow), expected, "{fake:?}");
         assert!(!is_larger(&fake, &wide), "whoever writes there could have made it: {fake:?}");
@@ -553,4 +570,10 @@ fn the_hosts_own_file_system_is_read_the_same_way() {
     );
     assert!(bound.can_read(Path::new("/usr/bin")));
     assert_eq!(HostPaths.read_start(&home.join("w/a.pem"), 5).unwrap(), b"");
+    // What is no file is waited for by nobody.
+    assert!(std::process::Command::new("mkfifo").arg(home.join("fifo")).status().unwrap().success());
+    for other in ["fifo", "alias", "w", "none"] {
+        let error = HostPaths.read_start(&home.join(other), 5).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{other}: {error}");
+    }
 }
