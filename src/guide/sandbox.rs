@@ -159,7 +159,7 @@
 //! On Linux, and on the other systems as far as the tables above go:
 //!
 //! A command that writes, reads or connects where it should not, by mistake or because somebody talked an agent into it: files
-//! outside the roots and their modes, owners, times and attributes; denied paths by any name; metadata directories whose
+//! outside the roots and their modes, owners, times and attributes; denied paths, also through links; metadata directories whose
 //! content other programs execute; other processes, their environment and memory, also by calls about files; sockets, abstract
 //! names and shared memory outside; the input queue of a terminal; descendants that outlive their command.
 //!
@@ -188,6 +188,13 @@
 //!   So is what a process finds, before it is a match, under another name. Name a directory by an entry, not by a pattern, where
 //!   secrets may appear.
 //! - What a command leaves in a workspace for somebody else to execute: a changed build script is a changed build script.
+//!   So is a set-user-ID program: one that a command makes in a workspace gives its rights to another user who executes it outside
+//!   of a sandbox.
+//! - Another mount of the same directory, made by the host: what is denied, or is a protected name, by one of its paths is not by
+//!   the other; nor in the lower directory of an overlay. Name both.
+//! - Named pipes that are already in a writable root, also below what is read-only there: they can be written to, if their modes
+//!   allow it.
+//! - Locks: a command can lock (`flock`) what it can read, and has those wait who want to lock it too.
 //! - Processor time, memory and disk space.
 //! - A person who approves everything.
 //!
