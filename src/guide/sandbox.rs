@@ -45,7 +45,9 @@
 //! [`write_below_roots(".git")`](crate::sandbox::SandboxIntent::write_below_roots). Where `.git` is a file, as in a linked worktree
 //! or a submodule, that frees the directory which the file names as well; but what git writes outside of the roots takes entries of
 //! its own: in a worktree for the `.git` of the repository, in a submodule for its directory there. Where everything may be
-//! written, and nothing is excepted, there are no such names; that is also so with `/` as a writable workspace root.
+//! written, and nothing is excepted, there are no such names; that is also so with `/` as a writable workspace root. On Linux, where
+//! executors with different state directories, or of different users, work in one root at a time, an empty directory of such a
+//! name can stay until the one that has made it runs another command.
 //!
 //! A workspace root, or a path to be written, that does not exist is no error: it is not made, and the start goes on with the rest.
 //!

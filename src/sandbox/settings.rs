@@ -122,6 +122,9 @@ pub enum MissingProtected {
     /// user that may not be written to: there the name is checked, with nobody's consent. A larger repository is one whose
     /// `.git` the process may not write to, and is a directory with a `HEAD` or a file that names one.
     ///
+    /// One that a process of an executor with another [`state_dir`](SandboxSettings::state_dir), or of another user, found there
+    /// stays for that process too, and until the executor that has made it runs another one, or starts anew.
+    ///
     /// On macOS the policy holds the name instead, and it is checked besides.
     #[default]
     Placeholder,

@@ -190,6 +190,42 @@ fn placeholders_are_noted_in_the_directory_that_is_named() {
 }
 
 #[test]
+fn what_stands_for_a_name_stays_while_a_command_of_an_executor_with_another_state_needs_it() {
+    let (dir, state) = (directory(), directory());
+    let at = |name: &str| dir.path().join(name);
+    let run = |own: &str, script: &str| {
+        let (own, cwd) = (state.path().join(own), text(dir.path()));
+        let args = ["--sandbox", "workspace-write", "--sandbox-state-dir", text(&own), "--cwd", cwd, "--"];
+        Place::Local.run(&[&args[..], &["sh", "-c", script]].concat())
+    };
+    std::thread::scope(|threads| {
+        let first = threads.spawn(|| run("first", "echo > runs; until test -e end; do sleep 0.01; done"));
+        while !at("runs").exists() && !first.is_finished() {
+            std::thread::yield_now();
+        }
+        if first.is_finished() {
+            assert!(refused(&first.join().unwrap()));
+            return;
+        }
+        let script = "mkdir .git/a; echo > found; until test -e ended; do sleep 0.01; done; mkdir -p .git/hooks";
+        let second = threads.spawn(|| run("second", script));
+        while !at("found").exists() && !second.is_finished() {
+            std::thread::yield_now();
+        }
+        std::fs::write(at("end"), "").unwrap();
+        let first = first.join().unwrap();
+        std::fs::write(at("ended"), "").unwrap();
+        let second = second.join().unwrap();
+        assert_eq!((first.code(), first.stderr.len()), (0, 0), "{first:?}");
+        assert!(second.code() != 0 && !at(".git/hooks").exists(), "{second:?}");
+        assert_eq!(std::fs::read_dir(at(".git")).unwrap().count(), 0);
+        // Whoever has made it removes it when he has the chance.
+        assert_eq!(run("first", "true").code(), 0);
+        assert!(!at(".git").exists());
+    });
+}
+
+#[test]
 fn the_owner_of_a_server_decides_about_loopback() {
     let server = Server::start_with(&["--sandbox-private-loopback", "--sandbox-protect", ".vault"]);
     let place = Place::Connect(server);

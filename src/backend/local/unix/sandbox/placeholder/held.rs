@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use super::directory::{Identity, Thing};
+use super::others::Locked;
 use super::spot::Spot;
 use super::{Remains, Shared, journal};
 use crate::backend::local::names::{ChangedName, Unheld};
@@ -52,6 +53,8 @@ pub(super) struct HeldName {
     pub(super) born: Option<SystemTime>,
     /// The directory that stands for it.
     pub(super) placed: Option<Identity>,
+    /// The empty directory of somebody else's that is there, so that he does not remove it.
+    pub(super) others: Option<Arc<Locked>>,
     /// Why there is none, though a process could make the name.
     pub(super) unheld: Option<Unheld>,
     /// Whether what appears there is moved out of the way.
@@ -101,8 +104,8 @@ impl Held {
         let looks: Vec<Look> = self.names.iter().map(|name| name.look(&self.shared)).collect();
         let moved: HashMap<PathBuf, PathBuf> =
             self.set_aside().into_iter().map(|(path, to)| (path.to_path_buf(), to)).collect();
-        let names = mem::take(&mut self.names);
-        self.release(&names);
+        let mut names = mem::take(&mut self.names);
+        self.release(&mut names);
         let changed = names.into_iter().zip(looks).filter_map(|(name, look)| {
             // What was removed was empty, so that there is nothing to look into.
             let change = name.judge(look)?;
@@ -133,7 +136,8 @@ impl Held {
             .collect()
     }
 
-    fn release(&mut self, names: &[HeldName]) {
+    fn release(&mut self, names: &mut [HeldName]) {
+        names.iter_mut().for_each(|name| drop(name.others.take()));
         if let Some(writer) = self.writer.take() {
             self.remains.add(self.shared.dismiss(writer));
         }
@@ -194,8 +198,8 @@ impl HeldName {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let names = mem::take(&mut self.names);
-        self.release(&names);
+        let mut names = mem::take(&mut self.names);
+        self.release(&mut names);
         let remains = mem::take(&mut self.remains);
         self.shared.write_off(&remains);
         if self.has_parted {

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::directory::{Identity, MODE, Thing, lock, unlock};
 use super::journal::Record;
+use super::others::Locked;
 use super::spot::{Parent, Spot};
 use super::stock::{Made, Ready};
 use crate::sandbox::{Existing, ProtectedName};
@@ -21,8 +22,8 @@ use crate::sandbox::{Existing, ProtectedName};
 pub(super) enum Stands {
     /// A directory that stands for it, and is counted.
     Placeholder(Thing),
-    /// Something else.
-    Other(Thing),
+    /// Something else, locked if it is an empty directory.
+    Other(Thing, Option<Arc<Locked>>),
     /// Nothing, and nothing may.
     Nothing,
     /// Nobody has looked.
@@ -34,9 +35,9 @@ impl Shared {
     pub(super) fn place(&self, spot: &Spot, may_be_held: bool) -> io::Result<Stands> {
         for _ in 0..ATTEMPTS {
             let placed = match spot.thing()? {
-                Some(thing) => self.share(spot, &thing).map(|is_shared| match is_shared {
-                    true => Stands::Placeholder(thing),
-                    false => Stands::Other(thing),
+                Some(thing) => self.share(spot, &thing).and_then(|is_shared| match is_shared {
+                    true => Ok(Stands::Placeholder(thing)),
+                    false => Ok(Stands::Other(thing, self.lock_others(spot, thing.id)?)),
                 }),
                 None if !may_be_held => return Ok(Stands::Nothing),
                 None => self.make_one(spot).map(Stands::Placeholder),

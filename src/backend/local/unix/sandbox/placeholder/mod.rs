@@ -7,6 +7,8 @@
 //!   renamed, never over something that exists; so the journal knows which directory it is before it has its name.
 //! - The processes of one executor share it by a count, those of several by a lock on it. The last one removes it, by
 //!   `rmdir`, and only if it is still the same directory. Whatever somebody has put into it stays, and so does it.
+//! - An empty directory that is in no journal which is read here may be of an executor with another one, or of another user:
+//!   it is locked too, so that it stays, but it is not ours to remove. Then its owner tries again when he has the chance.
 //! - To a process that may write there it is lent: it may put something into it, and then the directory is that process's.
 //! - Some are made ahead, in the executor's own directory: the [stock].
 //! - What could not be removed stays written down, and is tried again. A lock alone makes nobody an owner: anybody who can
@@ -22,6 +24,7 @@ mod held;
 mod journal;
 mod lent;
 mod made;
+mod others;
 mod spot;
 mod stock;
 
@@ -46,6 +49,7 @@ use self::held::HeldName;
 use self::journal::{Journal, Record};
 use self::lent::Writer;
 use self::made::Stands;
+use self::others::Locked;
 use self::spot::{Is, Parent, Spot};
 use self::stock::Stock;
 use super::plan::is_own;
@@ -74,6 +78,8 @@ struct State {
     placed: HashMap<Identity, Placed>,
     /// The directories that names are in, while somebody needs them: each takes a descriptor too.
     parents: HashMap<Is, Weak<Parent>>,
+    /// Empty directories of others that have to stay, while somebody needs them.
+    others: HashMap<Identity, Weak<Locked>>,
     /// Those that could not be removed: the next one who has the chance does it.
     left: HashMap<Identity, PathBuf>,
     /// What is being done without the lock, by the last that was written down of it.
@@ -193,7 +199,7 @@ impl Placeholders {
             };
             let (before, placed) = match &stands {
                 Ok(Stands::Placeholder(thing)) => (Some(*thing), Some(thing.id)),
-                Ok(Stands::Other(thing)) => (Some(*thing), None),
+                Ok(Stands::Other(thing, _)) => (Some(*thing), None),
                 Ok(Stands::Nothing) => (None, None),
                 // What cannot be looked at cannot be told from what is there at the end, either.
                 // A directory that stands there for another process goes with that one.
@@ -217,6 +223,10 @@ impl Placeholders {
                 placed,
                 unheld: unheld.filter(|unheld| unheld.is_failure() || can_be_made(&name.path)),
                 moves,
+                others: match stands {
+                    Ok(Stands::Other(_, locked)) => locked,
+                    _ => None,
+                },
             }
         });
         let names = names.collect();

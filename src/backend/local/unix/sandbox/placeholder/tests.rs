@@ -11,6 +11,7 @@ use crate::sandbox::{Access, Existing, NameChange};
 mod exchanged;
 mod journals;
 mod kept;
+mod others;
 mod stock;
 
 /// A workspace root, and a directory for journals.
