@@ -145,6 +145,7 @@
 //! process.
 
 pub mod backend;
+mod blocking;
 pub mod collect;
 pub mod config;
 pub mod core;

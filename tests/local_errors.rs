@@ -7,6 +7,7 @@ mod needs;
 #[path = "common/roles.rs"]
 mod roles;
 
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 use local_support::{local, run, sh, write_program};
 use longarm::ExecRequest;
 use longarm::backend::ExecBackend;
-use longarm::error::{InvalidRequest, SpawnError};
+use longarm::error::{CallError, InvalidRequest, SpawnError};
+use longarm::fs::{FsError, OpenMode, ReadOptions, RemoveOptions, RequestPath, WriteOptions};
 use longarm::request::TerminalSize;
 use longarm::sandbox::{SandboxError, SandboxIntent, WindowsSandboxLevel};
 
@@ -233,4 +235,73 @@ fn a_host_in_trouble_still_starts_processes_or_says_why_not() {
         local.close().await;
         assert!(count > 2);
     });
+}
+
+/// As an ordinary user, since the superuser has no limit of processes.
+#[test]
+fn where_the_system_gives_no_thread_calls_fail_and_are_not_made_later() {
+    roles::as_user("where_the_system_gives_no_thread_calls_fail_and_are_not_made_later", || {
+        let local = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        std::fs::write(&old, "old").unwrap();
+        let fs = local.fs().unwrap();
+        let at = |path: &Path| RequestPath::from(path);
+        // What is open for writing closes on a thread, too.
+        let open = runtime().block_on(fs.open(at(&dir.path().join("open")), OpenMode::Replace)).unwrap();
+        let touch = |name: &str| ExecRequest::new(["touch", name]).cwd(dir.path());
+        let sandboxed = || touch("sandboxed").sandbox(SandboxIntent::workspace_write([]));
+
+        let runtime = runtime();
+        let before = limit_processes(1);
+        runtime.block_on(async {
+            for error in [
+                fs.write(at(&new), "new".into(), WriteOptions::default()).await.unwrap_err(),
+                fs.remove(at(&old), RemoveOptions::default()).await.unwrap_err(),
+                fs.read(at(&old), ReadOptions::default()).await.unwrap_err(),
+            ] {
+                let FsError::Os { source, .. } = &error else { panic!("{error:?}") };
+                assert_eq!(source.kind(), ErrorKind::WouldBlock, "{error:?}");
+            }
+            for request in [touch("piped"), touch("terminal").terminal(TerminalSize::default()), sandboxed()] {
+                let error = local.spawn(request).await.unwrap_err();
+                assert!(matches!(error, SpawnError::ProcessLimit { limit: Some(1) }), "{error:?}");
+                assert!(error.is_retryable());
+            }
+            let error = local.assess_sandbox(&sandboxed()).await.unwrap_err();
+            assert!(matches!(error, SpawnError::ProcessLimit { .. }), "{error:?}");
+            let error = local.info().await.unwrap_err();
+            assert!(matches!(error, CallError::Os(_)), "{error:?}");
+            drop(open);
+            local_support::local().close().await;
+        });
+        limit_processes(before);
+        runtime.block_on(async {
+            // The first thread of the runtime comes to this after all that was refused.
+            assert_eq!(fs.read(at(&old), ReadOptions::default()).await.unwrap(), "old");
+            let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left.len(), 2, "{left:?}");
+            fs.write(at(&new), "new".into(), WriteOptions::default()).await.unwrap();
+            assert_eq!(fs.read(at(&new), ReadOptions::default()).await.unwrap(), "new");
+            assert!(run(&local, touch("piped")).await.status.success());
+            assert!(run(&local, touch("terminal").terminal(TerminalSize::default())).await.status.success());
+            local.info().await.unwrap();
+            assert!(dir.path().join("piped").exists() && dir.path().join("terminal").exists());
+        });
+    });
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Sets the soft limit of processes and threads, and returns what it was.
+fn limit_processes(soft: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills the structure.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) }, 0);
+    let before = std::mem::replace(&mut limit.rlim_cur, soft);
+    // SAFETY: reads the structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+    before
 }

@@ -71,9 +71,10 @@ use self::registry::Registry;
 use self::sandbox::{Attempt, Sandboxed};
 use self::shared::Shared;
 use self::spawn::LaunchPlan;
-use self::spawner::{Preparer, Spawner};
+use self::spawner::{Preparer, Spawner, not_run};
 use self::supervisor::Supervisor;
 use super::{ExecBackend, Features, Spawned, Terminate};
+use crate::blocking::{self, NotRun};
 use crate::error::{CallError, OsError, SpawnError};
 use crate::fs::{FileSystem, LocalFileSystem, LocalFileSystemConfig};
 use crate::http::HttpClient;
@@ -172,8 +173,7 @@ impl Local {
                 };
             }
         };
-        let prepared = tokio::task::spawn_blocking(prepare).await;
-        let prepared = prepared.map_err(|error| OsError::new("prepare a sandbox", std::io::Error::other(error)))??;
+        let prepared = blocking::run(prepare).await.map_err(|why| not_run("prepare a sandbox", why))??;
         Ok(prepared.map_or(Enforcement::NONE, |prepared| prepared.sandboxed.enforcement().clone()))
     }
 
@@ -212,7 +212,7 @@ impl Local {
     ) -> Result<(Launched, Option<Sandboxed>, String), SpawnError> {
         let mut plan = LaunchPlan::new(request, &self.config)?;
         if plan.wants_shell()
-            && let Some(shell) = self.login_shell().await
+            && let Some(shell) = self.login_shell().await?
         {
             plan.env.insert("SHELL".into(), shell.clone());
         }
@@ -243,17 +243,20 @@ impl Local {
 
     async fn gather_info(&self) -> Result<EnvironmentInfo, CallError> {
         let config = Arc::clone(&self.config);
-        let facts = tokio::task::spawn_blocking(move || info::gather(&config)).await;
-        Ok(facts.map_err(|error| OsError::new("look at the host", std::io::Error::other(error)))?)
+        let facts = blocking::run(move || info::gather(&config)).await;
+        Ok(facts.map_err(|why| OsError::new("look at the host", why.into()))?)
     }
 
     /// The user's login shell, which the user database may take a while to tell.
-    async fn login_shell(&self) -> Option<&std::ffi::OsString> {
-        let shell = self.login_shell.get_or_init(|| async {
-            // The task cannot be cancelled, and a panic in it means that there is no answer.
-            tokio::task::spawn_blocking(os::login_shell).await.unwrap_or(None)
+    async fn login_shell(&self) -> Result<Option<&std::ffi::OsString>, SpawnError> {
+        let shell = self.login_shell.get_or_try_init(|| async {
+            match blocking::run(os::login_shell).await {
+                Err(NotRun::NoThread) => Err(os::no_thread()),
+                // A panic means that there is no answer.
+                shell => Ok(shell.unwrap_or(None)),
+            }
         });
-        shell.await.as_ref()
+        Ok(shell.await?.as_ref())
     }
 }
 
@@ -340,7 +343,9 @@ impl ExecBackend for Local {
                 self.spawner.shut_down().await;
                 let placeholders = self.placeholders.clone();
                 // If the runtime ends first, they go when the last of the place does.
-                drop(tokio::task::spawn_blocking(move || placeholders.close()).await);
+                if blocking::run(move || placeholders.close()).await == Err(NotRun::NoThread) {
+                    self.placeholders.close();
+                }
             }
             // A write that has begun is whole when it has ended, and leaves nothing beside the file.
             self.fs.idle().await;

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::os::sandbox::Held;
 use super::spawner::Queue;
+use crate::blocking;
 use crate::sandbox::{Evidence, FileViolation, NameChange, SandboxBackend, Violation, ViolationReason, ViolationSink};
 use crate::time::Instant;
 
@@ -101,17 +102,40 @@ impl Names {
         drop(parting);
     }
 
-    /// Finishes in a thread of the runtime, which first waits for the end of the process for a while: `ended` returns whether it
-    /// has ended. Must be called within a runtime.
-    fn look_when(&self, ended: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<Look> {
-        let (names, counted) = (self.clone(), self.0.reaper.count_parting());
+    /// Finishes in a thread of the runtime, or here if there is none: the process has ended. Must be called within a runtime.
+    fn look(&self) -> oneshot::Receiver<Look> {
         let (tell, told) = oneshot::channel();
-        drop(tokio::task::spawn_blocking(move || {
+        if let Err(look) = blocking::spawn(self.finishing(|| true, tell)) {
+            look();
+        }
+        told
+    }
+
+    /// Finishes in a thread of the runtime, which first waits for the end of the process for a while: `ended` returns whether it
+    /// has ended. Given up if there is no thread. Must be called within a runtime.
+    fn look_when(&self, ended: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<Look> {
+        let (tell, told) = oneshot::channel();
+        match blocking::spawn(self.finishing(ended, tell)) {
+            Ok(()) => told,
+            Err(_) => {
+                let (tell, told) = oneshot::channel();
+                drop(tell.send(Look::GivenUp));
+                told
+            }
+        }
+    }
+
+    /// What finishes, and counts until its end.
+    fn finishing<F>(&self, ended: F, tell: oneshot::Sender<Look>) -> impl FnOnce() + Send + use<F>
+    where
+        F: FnOnce() -> bool + Send + 'static,
+    {
+        let (names, counted) = (self.clone(), self.0.reaper.count_parting());
+        move || {
             names.finish(ended(), tell);
             drop(names);
             drop(counted);
-        }));
-        told
+        }
     }
 
     /// The process is no more: the reaper looks at them and lets them go, unless somebody is about it already. Does not block.
@@ -157,7 +181,7 @@ pub(super) struct Check {
 impl Check {
     /// Begins to look. Must be called within a runtime.
     pub(super) fn begin(names: Names, now: Instant) -> Self {
-        let told = names.look_when(|| true);
+        let told = names.look();
         Self { names, told, until: now + CHECK_LIMIT }
     }
 
@@ -182,7 +206,7 @@ impl Check {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<Vec<Evidence>>> {
         let mut polled = Pin::new(&mut self.told).poll(cx);
         if matches!(polled, Poll::Ready(Ok(Look::GivenUp))) {
-            self.told = self.names.look_when(|| true);
+            self.told = self.names.look();
             polled = Pin::new(&mut self.told).poll(cx);
         }
         Poll::Ready(match polled {
@@ -311,5 +335,17 @@ mod tests {
         let mut check = check.go_on(now());
         assert_eq!(poll_fn(|cx| check.poll(cx, now())).await.unwrap(), []);
         assert!(!git.exists());
+    }
+
+    #[test]
+    fn where_there_is_no_thread_an_early_look_is_given_up_and_the_last_one_is_made_all_the_same() {
+        let (_dir, names, git) = held();
+        blocking::runtime_without_threads().block_on(async {
+            let check = Check::begin_early(names.clone(), now(), || unreachable!("it would hold the runtime up"));
+            assert!(git.is_dir(), "nobody knows that it has ended");
+            let mut check = check.go_on(now());
+            assert_eq!(poll_fn(|cx| check.poll(cx, now())).await.unwrap(), []);
+            assert!(!git.exists());
+        });
     }
 }

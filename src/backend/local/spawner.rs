@@ -28,6 +28,7 @@ use super::names::{Names, Parting};
 use super::os::sandbox::Held;
 use super::os::{self, Child, Launched, Launcher};
 use super::spawn::LaunchPlan;
+use crate::blocking::{self, NotRun};
 use crate::error::{OsError, SpawnError};
 use crate::request::Signal;
 use crate::sandbox::ViolationSink;
@@ -194,9 +195,8 @@ impl Spawner {
         let start = async {
             let turn = if by == Preparer::Spawner { self.queue.turn() } else { None };
             let Some(turn) = turn else {
-                let prepared = tokio::task::spawn_blocking(prepare).await;
-                let (plan, besides) =
-                    prepared.map_err(|error| OsError::new("prepare a start", io::Error::other(error)))??;
+                let prepared = blocking::run(prepare).await;
+                let (plan, besides) = prepared.map_err(|why| not_run("prepare a start", why))??;
                 return Ok((self.start_in_time(Arc::new(plan), None).await?, besides));
             };
             let (tell, mut told) = oneshot::channel();
@@ -329,7 +329,10 @@ impl Spawner {
                 .name("longarm-spawn".into())
                 .stack_size(THREAD_STACK_BYTES)
                 .spawn(move || run(&queue))
-                .map_err(|error| OsError::new("make a spawner thread", error))?;
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::WouldBlock => os::no_thread(),
+                    _ => OsError::new("make a spawner thread", error).into(),
+                })?;
             threads.push(thread);
         }
         Ok(())
@@ -339,6 +342,14 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         self.queue.close();
+    }
+}
+
+/// The error of a start, or of what comes before one, for which a call on a thread of the runtime has no result.
+pub(super) fn not_run(op: &'static str, why: NotRun) -> SpawnError {
+    match why {
+        NotRun::NoThread => os::no_thread(),
+        NotRun::Panicked | NotRun::RuntimeEnds => OsError::new(op, why.into()).into(),
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::os::{self, Access, Kind, NEW_FILE_MODE};
 use super::pool::Pool;
 use super::read;
+use crate::blocking;
 use crate::fs::{Block, FileHandle, FsError, InvalidFsRequest, MAX_BLOCK_BYTES, OpenMode, Symlinks};
 
 /// A file of this machine.
@@ -102,9 +103,10 @@ impl Drop for LocalHandle {
         // What was not written to closes at once.
         if !self.readable
             && let Some(file) = self.slot().take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && tokio::runtime::Handle::try_current().is_ok()
+            && let Err(close) = blocking::spawn(move || drop(file))
         {
-            runtime.spawn_blocking(move || drop(file));
+            close();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::blocking::{self, NotRun};
 use crate::fs::FsError;
 
 /// More than any runtime has threads.
@@ -30,7 +31,7 @@ impl Pool {
         F: FnOnce() -> Result<T, FsError> + Send + 'static,
     {
         let slot = self.slot().await?;
-        let done = tokio::task::spawn_blocking(move || {
+        let done = blocking::run(move || {
             let result = call();
             drop(slot);
             result
@@ -38,12 +39,10 @@ impl Pool {
         match done.await {
             Ok(result) => result,
             // One call is not to end whoever made others.
-            Err(error) if error.is_panic() => {
-                let source = std::io::Error::other("the call panicked");
-                Err(FsError::Os { op: "use", path: "".into(), source: Arc::new(source) })
+            Err(why @ (NotRun::NoThread | NotRun::Panicked)) => {
+                Err(FsError::Os { op: "use", path: "".into(), source: Arc::new(why.into()) })
             }
-            // The runtime ends.
-            Err(_) => Err(FsError::Closed),
+            Err(NotRun::RuntimeEnds) => Err(FsError::Closed),
         }
     }
 

@@ -83,8 +83,7 @@ struct Resolver;
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(Unresolved)?;
-            let addresses: Vec<_> = addresses.collect();
+            let addresses = crate::blocking::lookup(name.as_str(), 0).await.map_err(Unresolved)?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }

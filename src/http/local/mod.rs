@@ -62,8 +62,8 @@ impl LocalHttpClient {
         let ready = cell.get_or_try_init(|| async {
             let config = Arc::clone(&self.config);
             // The roots are read from files.
-            let built = tokio::task::spawn_blocking(move || Ready::new(&config)).await;
-            built.unwrap_or_else(|error| Err(error.to_string())).map(Arc::new)
+            let built = crate::blocking::run(move || Ready::new(&config)).await;
+            built.unwrap_or_else(|why| Err(why.to_string())).map(Arc::new)
         });
         let unusable = |reason| HttpError::Connect { origin: origin.into(), reason };
         Ok(Arc::clone(ready.await.map_err(unusable)?))

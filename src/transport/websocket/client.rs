@@ -223,7 +223,8 @@ impl Target {
 
 async fn dial(target: &Target, options: &ConnectOptions) -> Result<WebSocketTransport, ConnectError> {
     let unreachable = |error| target.unreachable(error);
-    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(unreachable)?;
+    let addresses = crate::blocking::lookup(&target.host, target.port).await.map_err(unreachable)?;
+    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(unreachable)?;
     prepare_socket(&stream).map_err(unreachable)?;
     let mut stream = if target.secure { secure::secure(stream, target, options).await? } else { Io::Tcp(stream) };
     let key = generate_key();

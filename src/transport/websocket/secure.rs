@@ -16,10 +16,10 @@ pub(super) async fn secure(stream: TcpStream, target: &Target, options: &Connect
     let name = ServerName::try_from(target.host.clone()).map_err(|error| target.invalid(&error.to_string()))?;
     let roots = options.extra_roots().to_vec();
     // It may read files.
-    let made = tokio::task::spawn_blocking(move || crate::tls::client(&roots)).await;
+    let made = crate::blocking::run(move || crate::tls::client(&roots)).await;
     let (config, distrust) = match made {
         Ok(made) => made.map_err(|reason| untrusted(target, reason))?,
-        Err(error) => return Err(target.unreachable(std::io::Error::other(error))),
+        Err(why) => return Err(target.unreachable(why.into())),
     };
     match tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await {
         Ok(stream) => Ok(Io::Tls(Box::new(stream))),

@@ -43,6 +43,11 @@ pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchP
     }
 }
 
+/// There is no thread that could make a process.
+pub(in crate::backend::local) fn no_thread() -> SpawnError {
+    SpawnError::ProcessLimit { limit: soft_limit(Resource::Processes) }
+}
+
 fn os(op: &'static str, error: io::Error) -> SpawnError {
     SpawnError::Os(OsError::new(op, error))
 }

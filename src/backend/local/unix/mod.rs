@@ -38,7 +38,7 @@ mod search;
 mod stream;
 mod terminal;
 
-pub(super) use self::classify::classify;
+pub(super) use self::classify::{classify, no_thread};
 #[cfg(target_os = "linux")]
 pub(super) use self::container::ContainerPlan;
 pub(super) use self::host::{home_dir, host_shell, hostname, login_shell, temporary_directories};

@@ -41,6 +41,11 @@ pub(in crate::backend::local) fn classify(failure: LaunchFailure, plan: &LaunchP
     }
 }
 
+/// There is no thread that could make a process.
+pub(in crate::backend::local) fn no_thread() -> SpawnError {
+    SpawnError::ProcessLimit { limit: None }
+}
+
 fn unsupported(feature: &'static str) -> SpawnError {
     Unsupported { feature, place: "Windows".into() }.into()
 }

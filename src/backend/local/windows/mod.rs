@@ -66,7 +66,7 @@ mod wait;
 
 #[cfg(windows)]
 pub(super) use self::{
-    classify::classify,
+    classify::{classify, no_thread},
     host::{home_dir, host_shell, hostname, login_shell, temporary_directories},
     launch::{Common, Launched, Launcher},
     process::{Child, ExitWatch},
