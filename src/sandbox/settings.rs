@@ -120,7 +120,8 @@ pub enum MissingProtected {
     /// [accepts](SandboxSettings::accept_partial) that the name is checked as below. For `.git` in a root that lies inside a
     /// larger repository none is made, since programs would take it for a repository, nor in a directory of the executor's
     /// user that may not be written to: there the name is checked, with nobody's consent. A larger repository is one whose
-    /// `.git` the process may not write to, and is a directory with a `HEAD` or a file that names one.
+    /// `.git` the process may not write to, belongs to the executor's user or to root, and is a directory with a `HEAD` or a file
+    /// that names one.
     ///
     /// One that a process of an executor with another [`state_dir`](SandboxSettings::state_dir), or of another user, found there
     /// stays for that process too, and until the executor that has made it runs another one, or starts anew.
