@@ -32,7 +32,8 @@ impl From<NotRun> for io::Error {
     }
 }
 
-/// Makes a call. When the future is dropped after the call began, the call goes on. Must be called within a runtime.
+/// Makes a call. Once the future was polled the call is made to its end, also if the future is dropped. Must be called within a
+/// runtime.
 pub(crate) async fn run<T, F>(call: F) -> Result<T, NotRun>
 where
     T: Send + 'static,

@@ -262,7 +262,9 @@ fn where_the_system_gives_no_thread_calls_fail_and_are_not_made_later() {
             ] {
                 let FsError::Os { source, .. } = &error else { panic!("{error:?}") };
                 assert_eq!(source.kind(), ErrorKind::WouldBlock, "{error:?}");
+                assert!(error.is_retryable(), "{error:?}");
             }
+            assert!(FsError::from(SandboxError::changed("a file has changed")).is_retryable());
             for request in [touch("piped"), touch("terminal").terminal(TerminalSize::default()), sandboxed()] {
                 let error = local.spawn(request).await.unwrap_err();
                 assert!(matches!(error, SpawnError::ProcessLimit { limit: Some(1) }), "{error:?}");

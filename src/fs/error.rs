@@ -178,7 +178,9 @@ impl FsError {
     /// Whether the same call may succeed later without a change by the host.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Busy(_) | Self::TooManyHandles { .. } => true,
+            Self::Busy(_) | Self::TooManyHandles { .. } | Self::Sandbox(SandboxError::Changed { .. }) => true,
+            // Among them that the system gives no thread for the call.
+            Self::Os { source, .. } => source.kind() == io::ErrorKind::WouldBlock,
             Self::Disconnected(disconnected) => disconnected.sent == Sent::NotSent,
             _ => false,
         }

@@ -110,7 +110,8 @@
 //!   groups the user is in counts as before. Files cannot be given to another user or group, even to one that the user is in.
 //! - To rename or to link from one root to another, or between a root and a directory for temporary files, fails as between file
 //!   systems (`EXDEV`).
-//! - Debuggers and tracers, sandboxes within the sandbox, `io_uring`, and higher priorities are refused.
+//! - Debuggers and tracers, sandboxes within the sandbox, `io_uring`, higher priorities, leases on files (`F_SETLEASE`), and
+//!   snapshots of Btrfs are refused.
 //! - Its processes are numbered anew, and those outside are not seen. Whatever it has started ends with it.
 //!
 //! ## macOS
@@ -196,7 +197,8 @@
 //!   the other; nor in the lower directory of an overlay. Name both.
 //! - Named pipes that are already in a writable root, also below what is read-only there: they can be written to, if their modes
 //!   allow it.
-//! - Locks: a command can lock (`flock`) what it can read, and has those wait who want to lock it too.
+//! - Locks: a command can lock (`flock`) what it can read, and has those wait who want to lock it too. While it locks an empty
+//!   directory of a protected name, further starts in that root are refused after a few seconds.
 //! - Processor time, memory and disk space.
 //! - A person who approves everything.
 //!
